@@ -39,9 +39,9 @@ class Server(uvicorn.Server):
         **options: Any,
     ) -> None:
         settings: dict[str, Any] = {
-            "log_level": "error",  # warnings are of what strangers send: metrics count them
+            "log_level": "error",  # warnings are about invalid requests, which metrics count
             "access_log": False,
-            "timeout_keep_alive": 75,  # longer than balancers and pools keep one
+            "timeout_keep_alive": 75,  # longer than load balancers and pools keep a connection
             "timeout_graceful_shutdown": GRACE_SECONDS,
         }
         super().__init__(uvicorn.Config(app, **{**settings, **options}))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DrainingServer", "Protection"]
 
-_TLS_TICKS = 50  # of a tenth of a second
+_TLS_TICKS = 50  # number of ticks, each a tenth of a second
 
 
 class Protection:
@@ -40,11 +40,13 @@ class Protection:
         options: result of a parser to which `add_protection_arguments` has added its options.
 
     Attributes:
-        metrics, bounds, in_flight, drain: the parts of the protection that every server has.
-        tokens, tls, log: the parts that options define; None without their options.
+        metrics, bounds, in_flight, drain: the parts of the protection that do not depend on the
+            options.
+        tokens, tls, log: the parts that the options define; None if their options are not set.
 
     Raises:
-        OSError, ValueError: a file in the options cannot be used, or an option is out of range.
+        OSError, ValueError: a file that the options name cannot be used, or an option is out of
+            range.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -77,12 +79,12 @@ class Protection:
 
     @property
     def scheme(self) -> str:
-        """'https' or 'http'."""
+        """Scheme of the server's URLs, 'https' or 'http'."""
         return "http" if self.tls is None else "https"
 
     @property
     def security(self) -> Security:
-        """Return the requirements for clients."""
+        """Return which of tokens, roles and client certificates the server requires."""
         return Security(
             self.tokens is not None,
             isinstance(self.tokens, RoleTokens),
@@ -90,13 +92,14 @@ class Protection:
         )
 
     def check_address(self, address: str) -> str | None:
-        """Check the address of a server; return a warning, or None.
+        """Check the address at which a server listens; return the text of a warning, or None.
 
         Args:
             address: address in the form that `getsockname` returns.
 
         Raises:
-            ValueError: other machines can reach the address, and there is neither TLS nor a token.
+            ValueError: other machines can reach the address, and the server has neither TLS nor a
+                token.
         """
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback or self._unprotected:
             return None
@@ -128,8 +131,8 @@ class Protection:
         """Return a server for an application; `run(sockets=[...])` serves until a signal arrives.
 
         Args:
-            app: the ASGI application, without the checks of `guard`.
-            grpc, started, says: as for `Server`.
+            app: the ASGI application, which `guard` has not wrapped yet.
+            grpc, started, says: see `Server`.
         """
         raise_file_limit(self.bounds.connections)
         server = DrainingServer(
@@ -143,8 +146,8 @@ class Protection:
             ws="none",
             http=bounded_protocol(self.bounds, self.metrics),
             server_header=False,
-            # Set the trusted proxies, since uvicorn by default trusts the proxy headers of every
-            # client on this machine.
+            # Set the trusted proxies, because uvicorn's default is to trust the proxy headers of
+            # all clients on this machine.
             proxy_headers=bool(self._trusted_proxies),
             forwarded_allow_ips=",".join(self._trusted_proxies),
             timeout_keep_alive=int(self.bounds.idle_seconds),
@@ -189,10 +192,10 @@ class Protection:
 
 
 def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
-    """Return the tokens of the options, with their roles.
+    """Return the tokens that the options define, with the tokens' roles.
 
     Raises:
-        OSError, ValueError: a file cannot be used, or no token has a required role.
+        OSError, ValueError: a file cannot be read, or a required role has no token.
     """
     plain, observe, control = (
         None if path is None else Path(path)
@@ -214,17 +217,17 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
 
 
 class DrainingServer(Server):
-    """Server that, after a signal, stops in several steps.
+    """Server that stops in several steps after a signal.
 
-    In the first step, for `drain_seconds`, the server reports that it is not ready, but still
-    answers requests. So load balancers have time to send requests elsewhere. In the second step,
-    the server stops listening, refuses new requests, answers the requests in flight, and ends. A
-    second signal ends the first step early.
+    For `drain_seconds` after the first signal, the server reports that it is not ready, but still
+    answers requests. Load balancers thus have time to send requests elsewhere. After
+    `drain_seconds`, the server stops listening, refuses new requests, answers the requests in
+    flight, and ends. A second signal ends the wait of `drain_seconds` early.
 
     Args:
-        app, grpc, started, says, **options: as for `Server`.
-        drain: state of the server's stop, shared with other protocols.
-        drain_seconds: at least 0.
+        app, grpc, started, says, **options: see `Server`.
+        drain: state of this server's stop, shared with the servers of other protocols.
+        drain_seconds: seconds in which the stopping server still accepts requests, at least 0.
         tls: TLS object; the server regularly checks whether the certificate was renewed. Default:
             none.
     """
@@ -255,7 +258,7 @@ class DrainingServer(Server):
             timer.start()
             return
         if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True  # Ctrl-C once more: wait for nothing
+            self.force_exit = True  # a further Ctrl-C ends the server without waiting
         self._finish()
 
     def _finish(self) -> None:

@@ -54,20 +54,21 @@ class Served(Answers, Protocol):
 
 
 class ServedModel:
-    """A model that answers requests, with limits on the size of a request.
+    """A model that answers requests, and limits the size of a request.
 
     Args:
         name: name of the model in requests.
-        predictor: answers the requests.
-        max_rows: as for `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
-        metrics: metrics that show the model as long as the model is open. Default: none.
+        predictor: predictor that answers the requests.
+        max_rows: see `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
+        metrics: object that publishes the model's metrics until the model is closed. Default: none.
 
     Attributes:
         inputs, outputs: inputs and outputs of the model's network.
-        max_rows: as given.
+        max_rows: the argument `max_rows`.
         statistics: counters of the model's requests.
         limits: size limits of a request.
-        raw: raw columns that a request may contain in place of inputs, or None.
+        raw: raw columns that a request may contain instead of inputs; None if no raw columns are
+            accepted.
 
     Raises:
         ValueError: the inputs of the predictor's network are not known.
@@ -91,7 +92,7 @@ class ServedModel:
             self.raw = RawColumns(predictor.raw_columns, predictor.features.list_columns)
             names = self.raw.names
             self.limits = self.limits.with_columns(None if names is None else len(names))
-        self._saved: tuple[float, float] | None = None  # when it was asked, and what it said
+        self._saved: tuple[float, float] | None = None  # time of the last reading, and its result
         self._predictor = predictor
         self._metrics = metrics
         observe = None
@@ -110,7 +111,7 @@ class ServedModel:
     def age_seconds(self) -> float:
         """Seconds since training saved the state; the status is read at most once per second.
 
-        Clients such as load balancers request the age often. Reading a whole status takes much
+        Clients such as load balancers often read `age_seconds`. Reading the status takes much
         longer than returning a stored age.
         """
         now = time.monotonic()
@@ -119,11 +120,11 @@ class ServedModel:
         return time.time() - self._saved[1]
 
     def digests(self, parts: int = 1) -> StateDigests:
-        """Return the digest of each table; arguments and errors are as for `Predictor`."""
+        """Return the digest of each table; for arguments and errors, see `Predictor`."""
         return self._predictor.digests(parts)
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
-        """Return the digests of the rows in one part of a table, as `Predictor` does."""
+        """Return the digests of the rows in one part of a table; see `Predictor.row_digests`."""
         return self._predictor.row_digests(table, part, parts)
 
     def rows_of(self, table: str) -> int:
@@ -152,7 +153,7 @@ class ServedModel:
         Raises:
             BusyError: too many requests are waiting already, or the model is being closed.
             RequestError: a column is of a type that no feature reads.
-            ValueError, RuntimeError: as `Predictor.predict` raises.
+            ValueError, RuntimeError: the same errors as from `Predictor.predict`.
         """
         begin, failed = time.perf_counter_ns(), True
         try:
@@ -167,7 +168,7 @@ class ServedModel:
             self.statistics.answered(time.perf_counter_ns() - begin, failed)
 
     def close(self) -> None:
-        """Answer all requests that have arrived, then close the predictor."""
+        """Answer all requests that were received, and then close the predictor."""
         self.batcher.close()
         if self._metrics is not None:
             self._metrics.forget(self._predictor)

@@ -33,7 +33,7 @@ from mindspore_rec.serve.shared.tables import ReadTable, unknown_row
 __all__ = ["shared_predictor"]
 
 _LOOK_SECONDS = 0.01
-_KEPT = 2  # states: the newest, and the state of answers under way
+_KEPT = 2  # the newest state, and the state of running requests
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _State:
 
 
 class _Runner(OnnxRunner):
-    """Network that uses the dense parameters of the calling thread's state."""
+    """Network that uses the dense parameters of the state that the calling thread has entered."""
 
     def __init__(
         self, network: NetworkFile, tables: Mapping[str, Any], state: Callable[[], _State]
@@ -55,12 +55,12 @@ class _Runner(OnnxRunner):
         self._state = state
 
     def weights(self) -> Mapping[str, Any]:
-        """Return the dense parameters of the calling thread's state."""
+        """Return the dense parameters of the state that the calling thread has entered."""
         return self._state().weights
 
 
 class _States:
-    """The published states; an answer uses only the state that is newest when the answer starts.
+    """Published states; each answer uses only the state that is newest when the answer begins.
 
     ONNX Runtime and the dense parameters are in this process's own memory; rows are read from the
     shared memory.
@@ -93,7 +93,7 @@ class _States:
 
     @contextmanager
     def inside(self) -> Iterator[_State]:
-        """Enter the newest state; in the `with` block, the thread reads only this state's rows."""
+        """Enter the newest state: in the `with` block, the thread reads rows of this state only."""
         place = self._reader.enter()
         try:
             self._here.place = place
@@ -125,7 +125,7 @@ class _States:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline with the statistics of the thread's state or of the newest state."""
+        """Feature pipeline of the state that this thread has entered, or of the newest state."""
         if getattr(self._here, "state", None) is not None:
             here: _State = self._here.state
             return here.features
@@ -146,7 +146,7 @@ class _States:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of the memory that all processes share."""
+        """Number of bytes in the memory that all processes share."""
         return self._memory.bytes_held()
 
     def digests(self, parts: int) -> StateDigests:
@@ -168,7 +168,7 @@ class _States:
         return StateDigests(entry.run, entry.step, entry.state, tables)
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
-        """Return the digests of the rows in one part of a table; errors are as for `digests`."""
+        """Return digests of a part of a table's rows; raise the same errors as `digests`."""
         pieces: list[tuple[np.ndarray, np.ndarray]] = []
 
         def take(name: str, keys: np.ndarray, digests: np.ndarray) -> None:
@@ -184,8 +184,9 @@ class _States:
     ) -> Entry:
         """Call `take` with the digests of all rows of some tables; return the state's checkpoint.
 
-        Between two parts of the index, the thread leaves the state and enters it again. The writing
-        process waits for readers of older states, and fails if a reader stays for some seconds.
+        After each part of the index, the thread leaves the state and enters the state again. The
+        writing process waits until readers have left older states, and fails if a reader stays for
+        some seconds.
         """
         with self.inside() as state:
             first, entry = self._reader.state(self._here.place), state.published.entry
@@ -206,7 +207,7 @@ class _States:
         """Return the status of the served state, with the lag and error that the writer reports.
 
         Args:
-            following: ignored here, unlike in `FollowedRun.status`.
+            following: not used; the shared memory records whether the run is followed.
             poll_seconds: seconds between two checks of the run's directory by the writing process.
         """
         following = self._memory.following
@@ -228,7 +229,7 @@ class _States:
         )
 
     def apply(self, entry: Entry) -> None:
-        """Refuse to apply a checkpoint, because the writing process applies checkpoints.
+        """Raise an error, because only the writing process applies checkpoints.
 
         Raises:
             RuntimeError: always.
@@ -236,7 +237,7 @@ class _States:
         raise RuntimeError("another process applies checkpoints to shared rows")
 
     def follow(self, poll_seconds: float, awake: threading.Event, closed: threading.Event) -> None:
-        """Load the dense parameters of new states in advance, so that answers rarely wait."""
+        """Load the dense parameters of new states in advance, so that requests rarely wait."""
         seen = 0
         while not closed.wait(_LOOK_SECONDS):
             if self._memory.sequence != seen:
@@ -245,7 +246,7 @@ class _States:
                     pass
 
     def close(self) -> None:
-        """Do nothing, because the last process that closes the descriptor frees the memory."""
+        """Do nothing: the memory is freed when the last process closes the descriptor."""
 
 
 def shared_predictor(
@@ -260,8 +261,8 @@ def shared_predictor(
 ) -> Predictor:
     """Return a predictor that reads shared rows; another process follows the run and writes rows.
 
-    Each answer uses only one state, the newest published state. The predictor never waits for a
-    change.
+    Each answer uses only one state, the newest published state. The predictor never waits while
+    another process changes rows.
 
     Args:
         path: the directory of the run, for `status`.
@@ -269,8 +270,8 @@ def shared_predictor(
         fd: descriptor of the shared memory.
         places: indexes of the memory's reader places that this process may use.
         wait_seconds: maximum time in seconds to wait for a first state.
-        features: as for `Predictor`.
-        pulse: pulse of the process that follows the run. Default: not known.
+        features: see `Predictor`.
+        pulse: shows whether the process that follows the run is still working. Default: not known.
         poll_seconds: seconds between two checks of the run's directory by the process that writes
             the rows. Default: 0.1.
 

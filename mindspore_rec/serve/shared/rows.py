@@ -18,17 +18,17 @@ class SharedRows:
     """Rows in shared memory: one process publishes versions, and other processes look up rows.
 
     Readers never wait for the writer. Each lookup reads only one version: the version that is
-    newest when the lookup begins. A row is freed when no reader needs it any more. The processes
-    that the server starts with `--workers` share the rows of their tables in the format of this
+    newest when the lookup begins. A row is freed when no reader needs it any more. The worker
+    processes of a server with `--workers` share the rows of their tables in the format of this
     class.
 
     Args:
         fd: descriptor from `os.memfd_create`, which all processes that share the rows inherit. The
-            first object initializes the empty file; later objects open the same file.
+            first `SharedRows` object initializes the empty file; later objects open the same file.
         embedding_dim: number of values in a row, 1 to 8192.
         rows: number type of the values, 'float32', 'int8' or 'int4'. Default: 'float32'.
-        readers: indexes of the reader places that this process may use, from 0 to 511. Each lookup
-            in flight uses one place, and two processes must not share a place. Default: 0 to 3.
+        readers: indexes of the reader places that this process may use, from 0 to 511. A lookup
+            uses one place while it runs, and two processes must not share a place. Default: 0 to 3.
 
     Raises:
         ValueError: an argument is out of range.
@@ -64,10 +64,10 @@ class SharedRows:
             self._made = _native.SharedWriter(self._memory)
         return self._made
 
-    # ---- the one process that writes
+    # ---- for the writing process
 
     def clear(self, reserved: int = 0) -> None:
-        """Drop all rows, and reserve an index for `reserved` rows, in the next version."""
+        """In the next version, drop all rows and reserve an index for `reserved` rows."""
         self._writer.clear(0)
         self._writer.reserve(0, reserved)
 
@@ -80,25 +80,25 @@ class SharedRows:
         self._writer.erase(0, keys)
 
     def publish(self, version: bytes) -> None:
-        """In one step, show readers all changes since the last version.
+        """Publish all changes since the last version to readers, in one step.
 
         Args:
             version: name of the new version.
 
         Raises:
-            RuntimeError: a reader's lookup in an earlier version has run for 10 s.
+            RuntimeError: a reader has spent 10 s on a lookup in an earlier version.
         """
         self._writer.publish(version, b"")
 
     def settle(self) -> None:
-        """Free the rows that no reader needs; `publish` does so before it publishes.
+        """Free the rows that no reader needs; `publish` also frees these rows, before it publishes.
 
         Raises:
             RuntimeError: a reader's lookup has run for 10 s.
         """
         self._writer.settle()
 
-    # ---- any process
+    # ---- for all processes
 
     def ready(self) -> bool:
         """Return True if a version is published."""
@@ -117,7 +117,7 @@ class SharedRows:
             self._reader.leave(place)
 
     def lookup(self, ids: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return rows of one version, float32 `[*ids.shape, dim]`, and the version's number.
+        """Return the rows in one version, float32 `[*ids.shape, dim]`, and the version's number.
 
         For a key without a row, the lookup returns zeros. Each version has a greater number than
         the versions before it.

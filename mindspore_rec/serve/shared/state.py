@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a shared state besides rows: dense parameters, statistics, name of the checkpoint.
+"""The parts of a shared state other than rows: dense parameters, statistics, checkpoint name.
 
-A blob consists of the length of a JSON text (8 bytes, little-endian), the text, and a safetensors
-file.
+A blob consists of the length of a JSON text (8 bytes, little-endian), the JSON text, and a
+safetensors file.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class PublishedState:
 
     Attributes:
         entry: the state's checkpoint, whose manifest contains only the fields that `Status` needs.
-        deltas_applied, fulls_loaded: as for `Status`.
+        deltas_applied, fulls_loaded: see `Status`.
         dense: the dense parameters by name.
-        learned: state of the feature pipeline; None without a pipeline.
+        learned: state of the feature pipeline; None if there is no pipeline.
 
     Example:
         >>> manifest = {"saved_at": 5.0, "watermark": None}
@@ -68,7 +68,7 @@ class PublishedState:
 
     @staticmethod
     def from_bytes(blob: bytes) -> PublishedState:
-        """Return the state; the state's arrays are views of the blob.
+        """Return the state that a blob contains; the state's arrays are views of the blob.
 
         Raises:
             ValueError: the bytes are not the blob of a state.
@@ -88,6 +88,6 @@ class PublishedState:
             }
             learned = with_arrays(described["learned"], arrays)
             counts = int(described["deltas_applied"]), int(described["fulls_loaded"])
-        except Exception as error:  # of safetensors, too, whose errors have no public base
+        except Exception as error:  # the errors of safetensors have no public base class
             raise ValueError(f"a blob cannot be read: {error}") from error
         return PublishedState(entry, *counts, dense, learned)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start the processes that answer from shared tables, and restart a process that ends.
+"""Start the processes that answer requests from shared tables, and restart processes that end.
 
 The supervisor imports the modules that the processes need, then forks the processes, so that all
 processes share the modules' memory. The supervisor also creates the listening socket and the memory
 for the rows. The memory and the socket exist as long as the supervisor runs, even if a process
-ends. After the start, the supervisor only waits until a process ends.
+ends. After the supervisor has started the processes, it only waits until a process ends.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from mindspore_rec.serve.protection.options import counted
 
 __all__ = ["FATAL", "Shared", "add_worker_arguments", "named_error", "supervise"]
 
-FATAL = 3  # exit code of a process that would end in the same way again
+FATAL = 3  # exit code of a process that would fail again after a restart
 _MOST_PAUSE = 10.0  # seconds before a process is started again
 _FIRST_PAUSE = 0.1
-_LIVED = 10.0  # seconds after which an end is no sign that the next one would end, too
+_LIVED = 10.0  # a process that ran longer is restarted without a pause
 _DRAIN = 30.0  # seconds that a worker has to answer what it accepted, besides --drain-seconds
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
@@ -54,7 +54,7 @@ class Shared:
     Attributes:
         fd: descriptor of the shared memory.
         copy: directory for a copy of the network.
-        pulse: pulse of the process that follows the run.
+        pulse: shows whether the process that follows the run is still working.
     """
 
     def __init__(self, options: argparse.Namespace, listener: socket.socket) -> None:
@@ -68,15 +68,15 @@ class Shared:
 
     @property
     def answers(self) -> bool:
-        """True if the first worker has a state from which it can answer."""
+        """True if the first worker has a state and can therefore answer requests."""
         return self._answers[0] != 0
 
     def answer(self) -> None:
-        """Record that the first worker has a state from which it can answer."""
+        """Record that the first worker has a state and can therefore answer requests."""
         self._answers[0] = 1
 
     def places(self, worker: int) -> range:
-        """Return the indexes of a worker's reader places; the writer has the last place."""
+        """Return the indexes of a worker's reader places; the writer uses the last place of all."""
         each = (_native.SHARED_READERS - 1) // self.options.workers
         return range(worker * each, (worker + 1) * each)
 
@@ -107,7 +107,7 @@ class _Process:
         self.pid = 0
         self._started = 0.0
         self._pause = 0.0
-        self.due: float | None = 0.0  # when it is to be started
+        self.due: float | None = 0.0  # time of the next start
 
     def start(self) -> None:
         """Start it."""
@@ -116,12 +116,12 @@ class _Process:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # Block signals. If a signal arrived before the child sets its own handlers, the parent's
-        # handlers would consume the signal.
+        # Block signals. Otherwise, the parent's signal handlers would consume a signal that arrives
+        # before the child has set its own handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()
-        except OSError as error:  # too many processes, too little memory: other processes go on
+        except OSError as error:  # too many processes or too little memory
             self.pid = -1
             self.due = self._started + _MOST_PAUSE
             print(f"{self.name} cannot be started yet: {error}", file=sys.stderr, flush=True)
@@ -133,7 +133,7 @@ class _Process:
         try:
             system = ctypes.CDLL(None)
             system.prctl(_PR_SET_PDEATHSIG, int(self._signal_at_end))
-            system.prctl(_PR_SET_NAME, f"rec {self.name}".encode())  # of ps and top
+            system.prctl(_PR_SET_NAME, f"rec {self.name}".encode())  # name that ps and top show
             signal.set_wakeup_fd(-1)
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
@@ -151,7 +151,7 @@ class _Process:
             os._exit(code)
 
     def ended(self, status: int) -> str:
-        """Record the end of the process and set its restart time; return how the process ended."""
+        """Record the end of the process, set the restart time, and return how the process ended."""
         self.pid = 0
         lived = time.monotonic() - self._started
         self._pause = (
@@ -181,7 +181,7 @@ def supervise(
         options: options of the command.
         listener: the listening socket.
         work: function that each worker runs, with the `Shared` object and the worker's index as
-            arguments. The function runs until SIGTERM arrives, and returns the exit code.
+            arguments. `work` runs until SIGTERM arrives, and returns the exit code.
         ended: function that is called with the id of each process that has ended. Default: none.
 
     If a process ends with the exit code `FATAL`, the supervisor ends all processes.
@@ -213,7 +213,7 @@ def supervise(
                 ended(pid)
                 try:
                     _forget(shared, each, writer, workers)
-                except (MemoryError, RuntimeError) as error:  # nobody could write from here on
+                except (MemoryError, RuntimeError) as error:  # no process could write later
                     print(f"error: {named_error(error)}", file=sys.stderr, flush=True)
                     code, stop = 1, True
                 if os.WIFEXITED(status) and os.WEXITSTATUS(status) == FATAL:
@@ -255,7 +255,7 @@ def _ended(processes: list[_Process]) -> list[tuple[_Process, int]]:
 
 
 def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Process]) -> None:
-    """Free an ended process's reader places, since the process may have ended during a lookup."""
+    """Free the reader places of an ended process, which may have ended during a lookup."""
     if not _native.SharedMemory.is_created(shared.fd):
         return
     memory = _native.SharedMemory(shared.fd)
@@ -268,7 +268,7 @@ def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Pr
 
 
 def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
-    """End all processes; before a worker ends, it answers the requests that have arrived."""
+    """End all processes; before a worker ends, it answers all requests that it has received."""
     for each in processes:
         each.kill(signal.SIGKILL if each is writer else signal.SIGTERM)
     deadline = time.monotonic() + seconds
@@ -282,7 +282,7 @@ def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
 
 
 def named_error(error: BaseException) -> str:
-    """Return an error's name and text; if memory is short, also a limit that may be the cause."""
+    """Return an error's name and text; if memory was short, also a limit that may be the cause."""
     text = f"{type(error).__name__}: {error}"
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     if limited and ("allocate memory" in text or isinstance(error, MemoryError)):

@@ -18,7 +18,7 @@ _FILLED_ROWS = 1 << 16
 
 
 def table_spec(arguments: Mapping[str, Any], rows: str) -> dict[str, Any]:
-    """Return the description of a table for `_native.SharedMemory.create`.
+    """Return the description of a table, in the form that `_native.SharedMemory.create` accepts.
 
     Args:
         arguments: arguments of `_native.Table`.
@@ -36,7 +36,7 @@ def table_spec(arguments: Mapping[str, Any], rows: str) -> dict[str, Any]:
 
 
 def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
-    """Return the values for keys without a row, float32 `[dim]`."""
+    """Return the values that a lookup returns for keys without a row, float32 `[dim]`."""
     if arguments.get("vocabulary", 0):
         return np.zeros(arguments["dim"], np.float32)  # every id has a row
     table = ServedTable(arguments, key_dtype)
@@ -49,14 +49,14 @@ def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
 class WrittenTable:
     """Table to which checkpoints are applied; readers read changes only after publication.
 
-    The class has the methods of `ServedTable` that `check_tables` and `TableUpdate` call.
+    The class has all methods of `ServedTable` that `check_tables` and `TableUpdate` call.
 
     Args:
-        name: of the table.
+        name: name of the table.
         number: index of the table in the memory.
-        arguments, key_dtype: as for `ServedTable`.
+        arguments, key_dtype: see `ServedTable`.
         rows: number type of the rows, 'float32', 'int8' or 'int4'.
-        writer: function that returns the memory's writer.
+        writer: function that returns the writer of the shared memory.
 
     Attributes:
         number: index of the table in the memory.
@@ -94,7 +94,7 @@ class WrittenTable:
         self._swept = (0, 0)
 
     def quantise_rows(self, rows: str) -> None:
-        """Do nothing, because the memory was created for this number type."""
+        """Do nothing, because the memory already has the number type `rows`."""
         assert rows == self._rows
 
     def clear_rows(self) -> None:
@@ -115,7 +115,7 @@ class WrittenTable:
             table.close()
 
     def reserve(self, rows: int) -> None:
-        """Reserve an index for `rows` rows, after `clear_rows`."""
+        """After `clear_rows`, reserve an index for `rows` rows."""
         self._writer().reserve(self._number, rows)
 
     def import_rows(
@@ -130,7 +130,7 @@ class WrittenTable:
         """Set rows by their values or their codes.
 
         `keys` are int64 `[n]`, `values` are float32 `[n, dim]`, and `codes` of int8 rows are uint8
-        `[n, 4 + dim]`. Counts, steps and times are uint32 `[n]`.
+        `[n, 4 + dim]`. `last_steps`, `last_times` and `counts` are uint32 `[n]`.
         """
         if codes is not None:
             if self._rows == "int8":
@@ -145,7 +145,7 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time, at which the age of a row without event time begins."""
+        """Set the first event time, from which ages of rows without an event time are counted."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 
@@ -154,7 +154,7 @@ class WrittenTable:
         self.event_time = event_time or None
 
     def set_horizon(self, step: int, event_time: int) -> None:
-        """Set the step and time from which ages are computed; at intervals, also drop old rows."""
+        """Set the step and the time from which ages are computed; at intervals, drop old rows."""
         writer = self._writer()
         writer.set_ages_at(self._number, step, event_time)
         passed = max(step - self._swept[0], event_time - self._swept[1])
@@ -163,7 +163,7 @@ class WrittenTable:
             self._swept = step, event_time
 
     def close(self) -> None:
-        """Do nothing, because the last process that closes the descriptor frees the memory."""
+        """Do nothing: the memory is freed when the last process closes the descriptor."""
 
 
 class SharedTableRows:
@@ -196,9 +196,9 @@ class SharedTableRows:
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the digest of each key's row, and an array that is True if the key has a row.
 
-        If the table does not drop old rows, the array is True for all keys. If the table drops old
-        rows, a row with the values of unknown keys counts as missing, since it cannot be
-        distinguished from a missing row.
+        If the table does not drop old rows, the second array is True for all keys. If the table
+        drops old rows, a row with the values of unknown keys counts as missing, because such a row
+        cannot be distinguished from a missing row.
         """
         place = self._reader.enter()
         try:
@@ -214,14 +214,14 @@ class SharedTableRows:
 
 
 class ReadTable:
-    """Table for answers; the calling thread must have entered a state (`_States.inside`).
+    """Table from which threads answer requests, after they entered a state (`_States.inside`).
 
     Args:
-        name: of the table.
+        name: name of the table.
         number: index of the table in the memory.
         unknown: values for a key without a row, float32 `[dim]`.
         reader: the memory's reader.
-        place: function that returns the calling thread's reader place.
+        place: function that returns the reader place of the calling thread.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class ReadTable:
         self._place = place
 
     def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
-        """Return values like `ServedTable.read_rows`."""
+        """Return the values of rows in the same form as `ServedTable.read_rows`."""
         return self._reader.lookup(
             self._place(), self._number, ids, padding_key, self._unknown, self.name
         )

@@ -36,16 +36,16 @@ from mindspore_rec.serve.shared.tables import SharedTableRows, WrittenTable, tab
 
 __all__ = ["ServedInSharedMemory"]
 
-_REPORT_SECONDS = 2.0  # between two counts of scrubbed rows that readers see
+_REPORT_SECONDS = 2.0  # seconds between two published counts of scrubbed rows
 
 
 class _Writer(Runner):
-    """Network of the writing process, with tables in shared memory; it never answers requests."""
+    """Network of the writing process, which never answers requests; tables are in shared memory."""
 
     name = "onnxruntime"
 
     def __init__(self, network: NetworkFile, fd: int, rows: str) -> None:
-        self.lock = SharedLock()  # nobody answers here
+        self.lock = SharedLock()  # this process answers no requests
         self.inputs = network.inputs
         self.parameters = network.parameters
         self.dense: dict[str, np.ndarray] = {}
@@ -73,7 +73,8 @@ class _Writer(Runner):
         """Prepare a state that replaces all rows and parameters.
 
         While two threads check the files, this thread writes the files' rows to the memory, so that
-        the disk reads most files only once. Readers cannot read these rows yet.
+        the disk reads most files only once. Readers cannot read the new rows before the state is
+        published.
         """
         last = chain[-1]
         check_tables(self.tables, last)
@@ -97,7 +98,7 @@ class _Writer(Runner):
         self.set_parameters(values)
 
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Prepare other dense parameters."""
+        """Prepare new dense parameters."""
         self.dense = {spec.name: np.array(array, spec.dtype) for spec, array in values}
 
 
@@ -109,11 +110,11 @@ class ServedInSharedMemory(Served):
 
     Args:
         path: directory of the run.
-        copy: directory into which the network is copied. All processes must have the same network,
-            even if a restarted training writes another network file.
+        copy: directory into which the network is copied. All processes read the copy, so that they
+            have the same network even if a restarted training writes another network file.
         fd: descriptor of the shared memory.
-        rows: as for `Predictor`. Default: 'float32'.
-        inputs, features: as for `Predictor`. Default: the inputs and features of the network.
+        rows: see `Predictor`. Default: 'float32'.
+        inputs, features: see `Predictor`. Default: the inputs and features of the network.
         place: index of the reader place that the scrubber uses. Default: the last place.
     """
 
@@ -155,7 +156,7 @@ class ServedInSharedMemory(Served):
         """Resume from the state that another process left; return False if no state was left.
 
         Raises:
-            SharedDamagedError: (of `_native`) the memory's contents are not consistent.
+            SharedDamagedError: (of `_native`) the contents of the shared memory are inconsistent.
         """
         if not _native.SharedMemory.is_created(self._fd):
             return False
@@ -204,10 +205,10 @@ class ServedInSharedMemory(Served):
         self.tables = self._runner.tables
 
     def show(self, report: Report) -> None:
-        """Show the first state to readers."""
+        """Publish the first state to readers."""
         self._publish(self.progress, report)
 
-    # ---- the next ones
+    # ---- later states
 
     def read(self, chain: Sequence[Entry]) -> Update | Sequence[Entry]:
         """Read and check a delta; a full checkpoint is read later, in parts, by `put`."""
@@ -216,7 +217,7 @@ class ServedInSharedMemory(Served):
     def put(
         self, checkpoints: Update | Sequence[Entry], progress: Progress, report: Report
     ) -> None:
-        """Prepare a change, and publish it."""
+        """Apply an update or checkpoints, and publish the new state."""
         try:
             if isinstance(checkpoints, Update):
                 checkpoints.apply()
@@ -229,7 +230,7 @@ class ServedInSharedMemory(Served):
         self.progress = progress
 
     def _replace(self, chain: Sequence[Entry]) -> None:
-        """Prepare a full checkpoint without keeping all its rows in this process's own memory."""
+        """Prepare a full checkpoint without a copy of all its rows in this process's own memory."""
         try:
             self.runner.load(chain)
             self.features = self.learned(chain[-1])
@@ -247,7 +248,7 @@ class ServedInSharedMemory(Served):
         self._status = status
 
     def settle(self) -> None:
-        """Free the rows that only earlier states used.
+        """Free the rows that only states before the newest state have used.
 
         Raises:
             SharedReaderStuckError: (of `_native`) a reader has used an old state for too long.
@@ -268,7 +269,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the last report if it is recent and has the same main figures; if not, `scrub`."""
+        """Return the last report if recent and with unchanged main numbers; otherwise `scrub`."""
         if scrub is None:
             return None
         now = time.monotonic()
@@ -285,7 +286,7 @@ class ServedInSharedMemory(Served):
         return {name: SharedTableRows(table, reader) for name, table in self.runner.tables.items()}
 
     def close(self) -> None:
-        """Do nothing, because the last process that closes the descriptor frees the memory."""
+        """Do nothing: the memory is freed when the last process closes the descriptor."""
 
 
 def _news(report: dict[str, Any]) -> list[Any]:
@@ -293,7 +294,7 @@ def _news(report: dict[str, Any]) -> list[Any]:
 
 
 def _wrong_of(chain: Sequence[Entry]) -> Path:
-    """Return a chain's damaged checkpoint; if there is none, return the chain's last checkpoint.
+    """Return the damaged checkpoint of a chain, or the last checkpoint if none is damaged.
 
     Raises:
         FileNotFoundError: a checkpoint was removed while it was read.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callback for admission by count when the training data are read several times."""
+"""CountFirstEpoch: callback for admission by count if the data are read several times."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ __all__ = ["CountFirstEpoch"]
 class CountFirstEpoch(Callback):
     """Callback that counts keys for admission only in the first epoch of a training.
 
-    With `CountAdmission(2)` alone, an id that occurs once in the data is counted again in every
-    epoch, so the id is admitted in the second epoch. With this callback, each id is counted only in
-    the first epoch. After the first epoch, the counts are frozen. Admitted ids keep their rows and
-    are trained; no other id gets a row. When training ends, the admission thresholds are restored
-    and counting continues.
+    With `CountAdmission(2)` but without this callback, an id that occurs once in the data is
+    counted in every epoch, and is therefore admitted in the second epoch. With this callback, each
+    id is counted only in the first epoch. After the first epoch, the counts are frozen. Admitted
+    ids keep their rows, and training updates these rows; other ids get no rows. When training ends,
+    the admission thresholds are restored and counting continues.
 
-    A training resumed from a checkpoint starts a new first epoch. To continue the old first epoch
-    instead, save the callback's state with `RecCheckpoint(..., states={"first_epoch": callback})`.
+    If a training is resumed from a checkpoint, a new first epoch begins. To continue the first
+    epoch of the earlier training instead, save the callback's state with `RecCheckpoint(...,
+    states={"first_epoch": callback})`.
 
     Args:
         steps: number of steps of the first pass over the data, at least 1. Set `steps` if one epoch
@@ -34,7 +35,7 @@ class CountFirstEpoch(Callback):
 
     Raises:
         TypeError, ValueError: `steps` is of the wrong type or out of range.
-        ValueError: no table of the network admits by count (raised when training begins).
+        ValueError: no table of the network has an admission by count (raised when training begins).
 
     Example:
         >>> import mindspore as ms
@@ -64,12 +65,12 @@ class CountFirstEpoch(Callback):
         self._over = self._restored = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of steps so far, and whether the first pass is over."""
+        """Return the number of steps so far, and whether the first pass has ended."""
         over = self._over or (self._steps is not None and self._trained >= self._steps)
         return {"steps": self._trained, "over": over}
 
     def load_state_dict(self, state: Any) -> None:
-        """Restore the progress of the first pass for the next training.
+        """Restore the number of steps and whether the first pass has ended, for the next training.
 
         Raises:
             TypeError, ValueError, KeyError: `state` was not returned by `state_dict`.
@@ -80,7 +81,7 @@ class CountFirstEpoch(Callback):
         self._trained, self._over, self._restored = trained, state["over"], True
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Find the tables that admit by count."""
+        """Find the tables with an admission threshold, which is a number of lookups per key."""
         if not self._restored:
             self._trained, self._over = 0, False
         self._trained_before, self._restored = self._trained, False
@@ -96,11 +97,11 @@ class CountFirstEpoch(Callback):
             self._freeze()
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Count the step, so that it is included in a checkpoint that is saved after the step."""
+        """Count the step, so that a checkpoint that is saved after the step includes the step."""
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Freeze the counts after `steps` steps."""
+        """Freeze the counts if `steps` steps have been trained."""
         if self._steps is not None and self._trained >= self._steps and not self._frozen:
             self._freeze()
 
@@ -108,7 +109,7 @@ class CountFirstEpoch(Callback):
         """When the first epoch ends, freeze the counts."""
         if self._steps is None and not self._frozen:
             run = run_context.original_args()
-            # If training restarts within an epoch, `cur_step_num` counts only the steps since the
+            # After a restart within an epoch, `cur_step_num` counts only the steps since the
             # restart.
             complete = run.get("epoch_complete", run.cur_step_num >= run.batch_num)
             whole = run.batch_num == sys.maxsize or complete

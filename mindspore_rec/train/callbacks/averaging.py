@@ -19,37 +19,38 @@ from mindspore_rec.train.optim.tables import table_of
 
 __all__ = ["WeightAverage", "averaged_weights"]
 
-_CHILD = "weight_average"  # name of the cell of averages in the train network
+_CHILD = "weight_average"  # name of the averages inside the training cell
 
 
 class WeightAverage(ResumedCallback):
-    r"""Callback that averages the dense weights over the steps, for evaluations and at the end.
+    r"""Callback that averages the dense weights over the steps, for evaluations and final weights.
 
     After step :math:`t`, with :math:`d` the decay and :math:`w_t` the weights,
 
     .. math::
         m_t = d \, m_{t-1} + (1 - d) \, w_t, \qquad \bar w_t = \frac{m_t}{1 - d^t}
 
-    Like the moments of Adam, :math:`m` starts at :math:`m_0 = 0`. So the first average equals the
-    weights after the first step, and the initial weights do not count. Evaluations during the
-    training (`fit`, an `EvalCallback`) use the averages. When the training ends, the model's
-    weights are the averages. The training itself is unchanged. Rows of tables and moving statistics
-    of normalizations are not averaged. After Ctrl-C, the model keeps its last weights.
+    Like the moments of Adam, :math:`m` starts at :math:`m_0 = 0`. Therefore, the first average
+    equals the weights after the first step, and the initial weights have no influence on the
+    averages. Evaluations during the training, by `fit` or by an `EvalCallback`, use the averages.
+    At the end of a training, the averages become the weights of the model. The averages do not
+    influence the training steps. Rows of tables and moving statistics of normalizations are not
+    averaged. After Ctrl-C, the model keeps its last weights.
 
     Checkpoints contain both the last weights and the averages; a `Predictor` that follows a
-    training's checkpoints reads the last weights. An `EarlyStopping` restores the averages of the
-    best evaluation. To continue a training by `RecCheckpoint.restore`, create this callback before
-    the call of `restore`.
+    training's checkpoints reads the last weights. An `EarlyStopping` callback restores the averages
+    from the time of the best evaluation. To continue a training by `RecCheckpoint.restore`, create
+    this callback before the call of `restore`.
 
     Args:
         model: the `RecModel` that is trained.
-        decay: decay :math:`d` in (0, 1). The average is over about 1 / (1 - decay) steps. Default:
-            0.999.
+        decay: decay :math:`d` in (0, 1). The average extends over about the last 1 / (1 - decay)
+            steps. Default: 0.999.
 
     Raises:
         TypeError: `model` is not a Model that can be trained.
-        ValueError: `decay` is out of range; or a checkpoint was restored before this callback was
-            created (raised when training begins).
+        ValueError: `decay` is out of range. When training begins, a ValueError is also raised if a
+            checkpoint was restored before this callback was created.
 
     Example:
         >>> import numpy as np
@@ -64,9 +65,9 @@ class WeightAverage(ResumedCallback):
         20
     """
 
-    # This callback is called after a RecCheckpoint, which saves the last weights, and after an
-    # EarlyStopping, which restores the best weights. After these callbacks, the model gets the
-    # averages.
+    # A RecCheckpoint, which saves the last weights, and an EarlyStopping, which restores the best
+    # weights, are called before this callback. Last of all, this callback assigns the averages to
+    # the model's weights.
     runs_last = 2.5
 
     def __init__(self, model: Any, decay: float = 0.999) -> None:
@@ -83,7 +84,7 @@ class WeightAverage(ResumedCallback):
         self._attach()
 
     def _attach(self) -> None:
-        """Add averages of 0 to the train network, so that checkpoints contain the averages."""
+        """Add averages of 0 to the training cell, so that checkpoints contain the averages."""
         self._averages = _Averages(self._cell)
         self._cell.insert_child_to_cell(_CHILD, self._averages)
 
@@ -94,7 +95,7 @@ class WeightAverage(ResumedCallback):
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        """Remove the averages from the train network."""
+        """Remove the averages from the training cell."""
         if self._averages is not None:
             delattr(self._cell, _CHILD)
             self._averages = None
@@ -103,7 +104,7 @@ class WeightAverage(ResumedCallback):
         self._updated = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as JSON values. The averages are among the checkpoint's parameters."""
+        """Return the state as JSON values. The checkpoint's parameters include the averages."""
         assert self._averages is not None
         return {"updated": self._updated, "count": self._averages.steps}
 
@@ -111,7 +112,8 @@ class WeightAverage(ResumedCallback):
         """Restore a saved state after the training has begun.
 
         Raises:
-            ValueError: the averages were not restored.
+            ValueError: this callback was created after `RecCheckpoint.restore`, so its averages
+                were not restored.
         """
         updated, count = int(state["updated"]), int(state["count"])
         if self._averages is not None and self._averages.steps != count:
@@ -158,7 +160,7 @@ class WeightAverage(ResumedCallback):
 
 @contextmanager
 def averaged_weights(run_context: RunContext) -> Iterator[None]:
-    """Return a context in which the model uses the averages of the training's `WeightAverage`.
+    """Return a context in which the model's weights are the averages of a `WeightAverage`.
 
     Args:
         run_context: argument of a callback's method.
@@ -171,16 +173,16 @@ def averaged_weights(run_context: RunContext) -> Iterator[None]:
 
 
 class _Averages(nn.Cell):
-    """Sums of a train network's dense weights, and the number of steps.
+    """Sums of a training cell's dense weights, and the number of summed steps.
 
     Args:
-        cell: the train network.
+        cell: the training cell.
     """
 
     def __init__(self, cell: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         weights = [each for each in cell.trainable_params() if table_of(each) is None]
-        self.__dict__["_weights"] = weights  # they keep their names and owners
+        self.__dict__["_weights"] = weights  # the weights keep their names and owners
         self.sums = ParameterTuple(
             Parameter(Tensor(np.zeros(each.shape, np.float32)), f"average.{each.name}", False)
             for each in weights
@@ -193,16 +195,16 @@ class _Averages(nn.Cell):
         return int(self.count.asnumpy())
 
     def update(self, decay: float) -> None:
-        """Add the present weights."""
+        """Add the current weights to the sums."""
         kept, added = np.float32(decay), np.float32(1 - decay)
         for total, weight in zip(self.sums, self.__dict__["_weights"], strict=True):
-            values = total.asnumpy()  # the parameter's own memory
+            values = total.asnumpy()  # shares the parameter's memory
             values *= kept
             values += added * weight.asnumpy().astype(np.float32, copy=False)
         self.count.set_data(Tensor(self.steps + 1, ms.int32))
 
     def apply(self, decay: float) -> list[np.ndarray]:
-        """Set the weights to the averages, if there are any; return the previous weights."""
+        """Assign the averages, if there are any, to the weights; return the previous weights."""
         weights = self.__dict__["_weights"]
         before = [np.array(each.asnumpy()) for each in weights]
         if self.steps:

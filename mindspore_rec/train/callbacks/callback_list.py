@@ -52,7 +52,7 @@ def callback_list(callbacks: Any, has_tables: bool = False) -> list[Callback]:
 def evaluation_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:
     """Return the callbacks with methods `on_eval_*`, which `fit` also calls in evaluations.
 
-    MindSpore's own callbacks are excluded, as in MindSpore's `fit`.
+    As in MindSpore's `fit`, MindSpore's own callbacks are excluded.
 
     Example:
         >>> evaluation_callbacks([train.LossMonitor()])

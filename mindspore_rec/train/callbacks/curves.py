@@ -22,22 +22,23 @@ _MOST_POINTS = 400
 class Curves(ResumedCallback):
     """Callback that records at most 400 points of loss and speed, and metrics of evaluations.
 
-    When there are 400 points, each pair of neighbouring points is merged into one point, and each
-    later point covers twice as many steps. Steps are counted over restarts, if a `RecCheckpoint` is
-    among the callbacks.
+    When 400 points are recorded, neighbouring points are merged in pairs. Each later point then
+    covers twice as many steps as before. If a `RecCheckpoint` is among the callbacks, steps before
+    a restart are counted too.
 
     Args:
-        log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, which means no
-            events.
+        log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, which means that no
+            TensorBoard file is written.
         steps: number of steps of the training; the progress bar needs this number to show the
-            remaining time if the data have no known length. Default: None, which means that it is
-            unknown.
+            remaining time if the data have no known length. Default: None, which means that the
+            number is unknown.
 
     Attributes:
-        points: `(step, mean loss, samples per second)`, for the steps since the previous point.
+        points: tuples `(step, mean loss, samples per second)`. Loss and speed are computed over the
+            steps since the previous point.
         evaluations: `(step, metrics)` of each evaluation.
-        steps: number of steps, over restarts.
-        samples: number of rows, over restarts.
+        steps: number of steps, including steps before restarts.
+        samples: number of rows, including rows before restarts.
 
     Example:
         >>> Curves().points
@@ -59,7 +60,7 @@ class Curves(ResumedCallback):
         self.points: list[tuple[int, float, float]] = []
         self.evaluations: list[tuple[int, dict[str, float]]] = []
         self.steps, self.samples = 0, 0
-        self._samples_before = 0  # of the trainings before a restart
+        self._samples_before = 0  # number of rows before a restart
         self._every = 1
         self._losses: list[float] = []
         self._evaluated = 0
@@ -84,7 +85,7 @@ class Curves(ResumedCallback):
         self.evaluations = [(int(step), dict(metrics)) for step, metrics in state["evaluations"]]
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Open the file of events, and start to measure time."""
+        """Open the TensorBoard file, and start to measure time."""
         if self._log_dir is not None:
             from tensorboardX import SummaryWriter  # type: ignore[import-untyped]
 
@@ -109,12 +110,12 @@ class Curves(ResumedCallback):
         self._take_evaluations(run_context.original_args())
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Record the last metrics, and close the file of events."""
+        """Record the last metrics, and close the TensorBoard file."""
         self._take_evaluations(run_context.original_args())
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """If the training has failed, close the file of events."""
+        """If the training has failed, close the TensorBoard file."""
         self._close()
 
     def _add_point(self, run: Any) -> None:
@@ -142,7 +143,7 @@ class Curves(ResumedCallback):
     def _write(self, step: int, figures: Mapping[str, float]) -> None:
         if self._writer is not None:
             for name, value in figures.items():
-                if math.isnan(value):  # of rows with one class, for example
+                if math.isnan(value):  # for example, if all rows have one class
                     continue
                 self._writer.add_scalar(name, value, step)
 

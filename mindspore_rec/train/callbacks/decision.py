@@ -17,8 +17,8 @@ class Decision(Callback):
     """Callback that passes the metrics of each evaluation to a function.
 
     Args:
-        ends: function of the metrics. If the function returns True, the training ends after the
-            step.
+        ends: function that takes the metrics. If the function returns True, the training ends after
+            the step.
         reason: reason that the summary of the training shows.
 
     Example:
@@ -37,11 +37,11 @@ class Decision(Callback):
         self._seen = 0
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Decide after an evaluation within an epoch."""
+        """Pass the metrics to the function if there was an evaluation within the epoch."""
         self._decide(run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Decide after an evaluation at the end of an epoch."""
+        """Pass the metrics to the function if there was an evaluation at the end of the epoch."""
         self._decide(run_context)
 
     def _decide(self, run_context: RunContext) -> None:
@@ -53,7 +53,7 @@ class Decision(Callback):
 
 
 class StopAt(Callback):
-    """Callback that ends the training after a step, which is counted over restarts.
+    """Callback that ends the training after a given step, counted over all restarts.
 
     Args:
         step: the last step.
@@ -63,14 +63,14 @@ class StopAt(Callback):
         >>> callback = StopAt(1000, "as many steps as before")
     """
 
-    runs_last = 1.5  # after a RecCheckpoint, which tells the steps before a restart
+    runs_last = 1.5  # after a RecCheckpoint, which counts the steps before a restart
 
     def __init__(self, step: int, reason: str) -> None:
         super().__init__()
         self._step, self._reason = step, reason
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Stop at once if the step was done before a restart."""
+        """Stop before the first step if a restarted training has already done the last step."""
         self._look(run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:

@@ -27,12 +27,13 @@ _MAX = (1 << 31) - 1
 class EvictCallback(Callback):
     """Callback that evicts rows at intervals of time or steps, or when a table is too large.
 
-    The callback evicts from all tables made with `Eviction(..., trigger="callback")` at the same
-    step, even if only one table is too large. Row ages are measured when the callback evicts. After
-    an eviction, lookups no longer find the rows that were too old. The memory of evicted rows is
-    freed in slices during the following steps, without a pause. After each eviction, both intervals
-    start again. With several workers, all workers evict at the same step. `evict_rows` and
-    `evict_bytes` are limits for the whole table, that is, for the rows of all workers together.
+    Each eviction includes all tables that were made with `Eviction(..., trigger="callback")`, even
+    if only one table is too large. The age of a row is measured when the callback evicts. After an
+    eviction, lookups no longer find the rows that were too old. The memory of evicted rows is freed
+    in slices during the following steps, so that training does not pause. After each eviction, the
+    interval of time and the interval of steps start again. With several workers, all workers evict
+    at the same step. `evict_rows` and `evict_bytes` are limits for the whole table, that is, for
+    the rows of all workers together.
 
     Args:
         evict_enable: whether to evict at all. Default: True.
@@ -42,7 +43,8 @@ class EvictCallback(Callback):
             10000.
         evict_rows: number of a table's rows above which the callback evicts, or None. The callback
             checks the number of rows after each step. The callback evicts only rows that the
-            table's `Eviction` allows, so a table may remain above the number. Default: None.
+            table's `Eviction` allows, so the table may still have more than `evict_rows` rows.
+            Default: None.
         evict_bytes: bytes of a table's rows and index above which the callback evicts, or None.
             Default: None.
 
@@ -97,7 +99,7 @@ class EvictCallback(Callback):
         self._steps_before = int(state["steps"])
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Find the tables that evict by callback."""
+        """Find the tables with `Eviction(..., trigger="callback")`."""
         tables = _hash_tables(run_context)
         self._tables = [
             table
@@ -148,7 +150,7 @@ class EvictCallback(Callback):
         return None
 
     def _row_counts(self) -> list[int]:
-        """Return this worker's row count of each table; an empty list if there is no size limit."""
+        """Return the row count of each table on this worker; [] if there is no size limit."""
         if self._rows is None and self._bytes is None:
             return []
         return [int(table.stats()["rows"]) for table in self._tables]
@@ -202,7 +204,7 @@ class EvictedKeysCallback(Callback):
             table.collect_evicted(True)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Pass to the receiver the keys that were evicted since the last call."""
+        """Give the receiver all keys that were evicted since the previous step."""
         for table in self._tables:
             evicted = table.take_evicted()
             if len(evicted) == 0:

@@ -28,14 +28,14 @@ __all__ = ["EarlyStopping", "ReduceLROnPlateau"]
 logger = logging.getLogger("mindspore_rec")
 
 _NO_LIMIT = sys.maxsize
-_STEP = "step_"  # begins the names of saved weights
+_STEP = "step_"  # prefix of the names of saved weights
 
 
 class _Watch(ResumedCallback):
     """Watches an evaluation metric and counts evaluations without improvement.
 
-    If several evaluations follow the same step, they count as one evaluation. Evaluations that do
-    not measure the metric do not count.
+    Several evaluations after the same step count as one evaluation. Evaluations that do not measure
+    the metric do not count.
     """
 
     def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
@@ -70,19 +70,19 @@ class _Watch(ResumedCallback):
         self.best, self._seen, self._counted, self._waited = None, 0, 0, 0
 
     def catch_up(self, run_context: RunContext) -> None:
-        """Check the last evaluation if it is new."""
+        """Check the last evaluation, unless this callback has already checked it."""
         self._look(run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation if it is new."""
+        """Check the last evaluation, unless this callback has already checked it."""
         self._look(run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation if it is new."""
+        """Check the last evaluation, unless this callback has already checked it."""
         self._look(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation if it is new, and warn if no evaluation was made."""
+        """Check the last evaluation, unless checked already; warn if there was no evaluation."""
         self._look(run_context)
         run = run_context.original_args()
         if not run.history and run.cur_step_num:
@@ -113,7 +113,7 @@ class _Watch(ResumedCallback):
             self._on_no_better(run_context)
 
     def _check_monitor(self, run: Any, metrics: dict[str, float]) -> None:
-        """Raise KeyError if no evaluation of the training can measure the monitored metric."""
+        """Raise KeyError if no evaluation in this training can measure the metric `monitor`."""
         measured = set(metrics)
         for each in run.list_callback:
             names = getattr(each, "metric_names", None)
@@ -143,23 +143,24 @@ class EarlyStopping(_Watch):
     """Callback that ends training when an evaluation metric has stopped improving.
 
     When the training ends, even without an early stop, the callback restores the state of the best
-    evaluation (dense parameters, rows, optimizer state and learning rates). The best weights are
-    saved as a checkpoint in a temporary directory. Each better evaluation replaces the checkpoint
-    of the best weights. After Ctrl-C, the model keeps its last weights.
+    evaluation. The restored state includes dense parameters, rows, optimizer state and learning
+    rates. The best weights are saved as a checkpoint in a temporary directory. Each better
+    evaluation replaces the checkpoint of the best weights. After Ctrl-C, the model keeps its last
+    weights.
 
-    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
-    the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
-    count.
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
+    same step count as one evaluation. Evaluations that do not measure `monitor` do not count.
 
-    A `RecCheckpoint` among the callbacks saves the last state of the model and the state of this
-    callback. With a `RecCheckpoint`, the best weights are saved in the checkpoint directory's
-    folder `best`, and remain there after the training. A training that was killed and restarted
-    therefore has the same result as an uninterrupted training. If a training has stopped early and
-    is started again, it does no step and restores the best weights.
+    If a `RecCheckpoint` is among the callbacks, it saves the last state of the model and the state
+    of this callback. With a `RecCheckpoint` among the callbacks, the best weights are saved in the
+    folder `best` of the checkpoint directory, and remain there after the training. A training that
+    was killed and restarted therefore has the same result as an uninterrupted training. If a
+    training that has stopped early is started again, the training does no step and restores the
+    best weights.
 
-    With `cuts`, the training does not end at first: it goes back to the best weights and continues
-    with lower learning rates, at most `cuts` times. Constant rates are lowered as
-    `ReduceLROnPlateau` lowers them.
+    If `cuts` is above 0, the training does not end but goes back to the best weights and continues
+    with lower learning rates, at most `cuts` times. Constant learning rates are lowered in the same
+    way as by `ReduceLROnPlateau`.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -170,13 +171,13 @@ class EarlyStopping(_Watch):
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         restore_best: whether the best weights are restored at the end. Default: True.
         directory: existing directory in which the temporary directory is created. If workers run on
-            several hosts, all hosts must share the directory. The directory is not used if a
-            `RecCheckpoint` is among the callbacks. Default: None, which means the system's
-            directory for temporary files.
-        cuts: maximum number of cuts. At a cut, the training does not end, but goes back to the
-            state of the best evaluation and multiplies its learning rates by `factor`. After each
-            cut, the count of evaluations without improvement starts again from 0. Needs
-            `restore_best`. Default: 0.
+            several hosts, all hosts must share the directory. If a `RecCheckpoint` is among the
+            callbacks, `directory` is not used. Default: None, which means the system's directory
+            for temporary files.
+        cuts: maximum number of cuts of the learning rates. At a cut, the training does not end: it
+            goes back to the state of the best evaluation, and multiplies the learning rates by
+            `factor`. After each cut, evaluations without improvement are counted from 0 again.
+            Needs `restore_best`. Default: 0.
         factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
 
     Attributes:
@@ -184,23 +185,23 @@ class EarlyStopping(_Watch):
         best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
             yet.
         path: the steps that led from the first weights to the best weights, as pairs (number of
-            steps, factor of the learning rates). A return to the best weights undoes steps; these
-            steps do not count.
+            steps, factor of the learning rates). Steps that a return to the best weights has undone
+            are not part of the path.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
             not exist, or `cuts` is set although `restore_best` is False.
         KeyError: evaluations do not measure `monitor` (raised during training).
-        ValueError: the training is a restart, and the best weights from before the restart are
-            missing. The error is also raised if `cuts` is set and the optimizers have no constant
-            rate. In both cases, the error is raised when training begins.
+        ValueError: the training is a restart, and the best weights that were saved before the
+            restart are missing. A ValueError is also raised if `cuts` is set and the optimizers
+            have no constant rate. The ValueError is raised when training begins.
         OSError: the best weights cannot be written (raised during training).
 
     Example:
         >>> EarlyStopping("log_loss", patience=2, mode="min").best
     """
 
-    # A RecCheckpoint must be called before this callback. So the RecCheckpoint saves the last
+    # A RecCheckpoint must be called before this callback: first the RecCheckpoint saves the last
     # state, and then this callback restores the best weights.
     runs_last = 2
 
@@ -232,7 +233,7 @@ class EarlyStopping(_Watch):
         self._forget_path()
         self._directory = directory
         self._folder: Path | None = None
-        self._newest_step: Callable[[], int] | None = None  # of the RecCheckpoint
+        self._newest_step: Callable[[], int] | None = None  # function of the RecCheckpoint
         self._best_metrics: dict[str, float] = {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -273,10 +274,11 @@ class EarlyStopping(_Watch):
         self._folder, self._newest_step = folder, newest_step
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """If the training stopped early before the restart, stop at once.
+        """Stop at once if the training had already stopped early before a restart.
 
         Raises:
-            ValueError: the weights of the best evaluation are missing, or rates cannot be lowered.
+            ValueError: the weights of the best evaluation are missing, or the optimizers have no
+                constant rate.
         """
         if self.cuts:
             constant_rates(run_context.original_args().train_network, type(self).__name__)
@@ -341,7 +343,7 @@ class EarlyStopping(_Watch):
         return self._folder / f"{_STEP}{self.best_step}"
 
     def _make_room(self) -> None:
-        """Make the directory, and remove an ended process's weights of the same step from it."""
+        """Make the directory; remove weights of this step that an ended process has left there."""
         assert self._folder is not None
         make_directories(self._folder)
         if self._saved().exists():
@@ -350,8 +352,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        The newest checkpoint may have been saved before the evaluation that followed its step. In
-        this case, a restart needs the best weights of an earlier step.
+        If the newest checkpoint was saved before the evaluation that followed the checkpoint's
+        step, a restart needs the best weights of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]
@@ -391,7 +393,7 @@ class EarlyStopping(_Watch):
         return tempfile.mkdtemp(prefix="mindspore_rec_best_", dir=self._directory)
 
     def _remove(self) -> None:
-        """Remove the temporary directory; a folder in a RecCheckpoint's directory stays."""
+        """Remove the temporary directory, but not a folder in the directory of a RecCheckpoint."""
         folder = None if self._newest_step is not None else self._folder
         if folder is not None and worker_group().rank == 0:
             shutil.rmtree(folder, ignore_errors=True)
@@ -402,23 +404,23 @@ class ReduceLROnPlateau(_Watch):
     """Callback that lowers the learning rate when an evaluation metric has stopped improving.
 
     All constant learning rates of the optimizers are multiplied by `factor`. The rates of dense
-    parameters, of tables and of all parameter groups are lowered. A checkpoint saves the lowered
+    parameters, of tables and of all parameter groups are lowered. Checkpoints contain the lowered
     rates. Rates of `FTRL` are not lowered, because the state of `FTRL` is in units of 1 / rate. In
     a `CombinedOptimizer` with `FTRL`, only the rates of the other optimizers are lowered.
 
-    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
-    the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
-    count. A `RecCheckpoint` among the callbacks saves this callback's state. With the saved state,
-    a restarted training lowers the rates at the same steps as an uninterrupted training. The
-    benchmark BARS used this method for its results of click models, with a factor of 0.1 and a
-    patience of 1.
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
+    same step count as one evaluation. Evaluations that do not measure `monitor` do not count. If a
+    `RecCheckpoint` is among the callbacks, the checkpoints contain this callback's state. With the
+    saved state, a restarted training lowers the rates at the same steps as an uninterrupted
+    training. The benchmark BARS trained its click models with this method, with a factor of 0.1 and
+    a patience of 1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
         factor: number in (0, 1) by which rates are multiplied. Default: 0.1.
         patience: number of successive evaluations without improvement after which the rates are
-            lowered, at least 1. After the rates are lowered, the count of evaluations starts again
-            from 0. Default: 1.
+            lowered, at least 1. After the rates were lowered, evaluations without improvement are
+            counted from 0 again. Default: 1.
         min_delta: number, at least 0. A value counts as an improvement only if the value is better
             than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
@@ -456,16 +458,16 @@ class ReduceLROnPlateau(_Watch):
             raise ValueError(f"min_lr must be at least 0, got {min_lr}")
         self.reductions: list[int] = []
 
-    # This callback is called after an EvalCallback and before a RecCheckpoint, whatever their order
-    # in the list of callbacks.
+    # This callback is called after an EvalCallback and before a RecCheckpoint. The order in the
+    # list of callbacks does not matter.
     runs_last = 0.5
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Check that the optimizers have rates to lower."""
+        """Check that the optimizers have a rate that the callback can lower."""
         constant_rates(run_context.original_args().train_network, type(self).__name__)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as JSON values. The optimizer's parameters include the rates."""
+        """Return the state as JSON values, without the rates, which are optimizer parameters."""
         return {**super().state_dict(), "reductions": list(self.reductions)}
 
     def go_on(self, state: Mapping[str, Any]) -> None:

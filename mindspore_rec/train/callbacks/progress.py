@@ -36,7 +36,7 @@ _NO_LIMIT = sys.maxsize
 
 
 def request_stop(run_context: RunContext, reason: str) -> None:
-    """End the training after the current step, and record in the training summary why it ended.
+    """End the training after the current step; the training summary will contain the reason.
 
     Args:
         run_context: argument of the callback's method.
@@ -49,9 +49,9 @@ def request_stop(run_context: RunContext, reason: str) -> None:
 class TimeMonitor(Callback):
     """Callback that logs the training speed: milliseconds per step and samples per second.
 
-    Each line describes the steps that followed the previous line. `mindspore.train.TimeMonitor`
-    divides an epoch's time by its number of batches. An unbounded data set has no number of
-    batches.
+    Each logged line describes the steps since the previous line. `mindspore.train.TimeMonitor`
+    divides the time of an epoch by the epoch's number of batches. An unbounded data set has no
+    number of batches.
 
     Args:
         every_steps: steps between two lines, at least 1. Default: 100.
@@ -97,21 +97,23 @@ class EvalCallback(ResumedCallback):
     """Callback that evaluates the model during training and at its end.
 
     If a `RecCheckpoint` is among the callbacks, evaluations after a restart continue as if the
-    training had not stopped. Steps are counted from the beginning of the run. If an evaluation was
-    due when the training stopped, the evaluation is made after the restart.
+    training had not stopped. Steps are counted from the beginning of the run, including steps
+    before restarts. If an evaluation was due at the step at which training stopped, the evaluation
+    is made after the restart.
 
     Args:
         model: the RecModel that is trained, made with `metrics`.
-        eval_dataset: the evaluation data, as for `RecModel.eval`. Each evaluation reads the data
+        eval_dataset: the evaluation data; see `RecModel.eval`. Each evaluation reads the data
             from the start.
-        every_steps: steps between two evaluations, at least 1. Default: None, which evaluates only
-            at the ends of epochs.
-        at_epoch_end: if True, evaluate at the end of each epoch. For `online_train`, whose epochs
-            have `sink_size` steps, use False. Default: True if `every_steps` is None.
+        every_steps: steps between two evaluations, at least 1. Default: None, which means
+            evaluations only at the ends of epochs.
+        at_epoch_end: if True, evaluate at the end of each epoch. For `online_train`, use False,
+            because each epoch has only `sink_size` steps. Default: True if `every_steps` is None,
+            otherwise False.
 
     Attributes:
-        history: `(step, metrics)` of each evaluation; the step is counted from the beginning of
-            this training.
+        history: a pair `(step, metrics)` for each evaluation. The step is counted from the
+            beginning of this training.
 
     Raises:
         TypeError, ValueError: `every_steps` is not an int, or is below 1.
@@ -204,7 +206,7 @@ class EvalCallback(ResumedCallback):
 def _note(
     history: list[tuple[int, dict[str, float]]], step: int, metrics: dict[str, float]
 ) -> None:
-    """Add metrics to the history; extend the last entry if its step and common metrics agree."""
+    """Add metrics to the history; extend the last entry if it has the same step and values."""
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(
         _same(last[name], metrics[name]) for name in last if name in metrics
@@ -221,8 +223,8 @@ def _same(one: float, other: float) -> bool:
 class StopOnNaN(Callback):
     """Callback that ends training when the loss of a step is NaN or infinite.
 
-    The `stop_reason` of the training summary names the step. Rows updated by the last step may
-    contain NaN, so restore the last checkpoint.
+    The `stop_reason` of the training summary names the step. The last step may have written NaN to
+    rows, so restore the last checkpoint.
 
     Example:
         >>> callback = StopOnNaN()
@@ -241,8 +243,8 @@ class ProgressBar(Callback):
     """Callback that shows the samples per second, the loss and the last metrics on standard error.
 
     For a stream, the callback also shows the lag: the number of messages in the topic that no batch
-    contains yet. On a terminal, the display is a progress bar. Without a terminal, for example in a
-    log file, the callback prints a line every `every_seconds` seconds.
+    contains yet. On a terminal, the display is a progress bar. If standard error is not a terminal,
+    for example if it is a log file, the callback prints a line every `every_seconds` seconds.
 
     Args:
         every_seconds: if there is no terminal, seconds between two printed lines, above 0. Default:
@@ -284,20 +286,20 @@ class ProgressBar(Callback):
             self._show(run, now)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """If there is a progress bar, show the last values and close it."""
+        """If there is a progress bar, show the last values and close the bar."""
         if self._bar is not None:
             self._show(run_context.original_args(), time.perf_counter())
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """If the training failed, close the bar."""
+        """Close the bar if the training has failed."""
         self._close()
 
     def _show(self, run: Any, now: float) -> None:
         speed = (run.samples - self._shown_samples) / max(now - self._shown, 1e-9)
         loss = loss_value(run.get("net_outputs"))
         figures = [f"{speed:,.0f} samples/s", f"loss {loss:.4f}"]
-        source = run.get("train_source")  # None under MindSpore's own Model
+        source = run.get("train_source")  # None in MindSpore's own Model
         lag = None if source is None else source.lag
         figures += [] if lag is None else [f"lag {lag:,}"]
         figures += [f"{name} {value:.4f}" for name, value in (run.get("metrics") or {}).items()]

@@ -29,24 +29,25 @@ __all__ = ["ProgressiveValidation"]
 
 
 class ProgressiveValidation(Callback):
-    """Callback that scores each batch before its training step: AUC, log loss, calibration.
+    """Callback that predicts each batch before its training step: AUC, log loss, calibration.
 
     The model predicts each batch in evaluation mode just before the batch's training step. Every
     row of the stream is therefore first predicted and then trained on, so no separate test data are
     needed. The metrics are exact over the last `window` rows. The metrics and `drift` are shown in
     the progress bar and stored in `run_context.original_args().metrics`. `drift` is the log loss of
-    the window minus the log loss of all rows so far. A `drift` above 0 shows that the model has
-    become worse.
+    the last `window` rows minus the log loss of all rows so far. A `drift` above 0 shows that the
+    model has become worse.
 
     The callback costs one additional forward pass per step. With several workers, each worker
     computes the metrics over the rows of all workers, in the order of the workers. All workers
     therefore get the same metrics.
 
-    If the model was made from a schema and the rows have weights, all metrics weight the rows.
+    If the model was made from a schema and the rows have weights, all metrics use the weights.
 
     Args:
-        model: the RecModel that is trained, or a function from a batch's columns to predictions. A
-            RecModel must have a `loss_fn`. The last column of a batch is the label.
+        model: the RecModel that is trained, or a function from a batch's columns to predictions. If
+            `model` is a RecModel, it must have a `loss_fn`. The last column of a batch is the
+            label.
         window: number of most recent rows over which the metrics are computed, at least 1 (default
             100,000).
         every_rows: rows between two reports, at least 1. Default: a tenth of the window.
@@ -59,7 +60,7 @@ class ProgressiveValidation(Callback):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range. During training,
-            the error means that predictions are not finite, or that labels are not 0 or 1.
+            these errors mean that predictions are not finite, or that labels are not 0 or 1.
 
     Progressive validation: Blum, Kalai, Langford 1999
     (https://doi.org/10.1145/307400.307439).
@@ -108,7 +109,7 @@ class ProgressiveValidation(Callback):
         self._held = 0
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Predict the rows of the step's batch."""
+        """Predict the rows of the batch on which this step will train."""
         run = run_context.original_args()
         batch = run.train_dataset_element
         prediction = as_predictions(
@@ -135,7 +136,7 @@ class ProgressiveValidation(Callback):
     def figures(self) -> dict[str, float]:
         """Return auc, log_loss, calibration (predicted / observed) and drift of the window.
 
-        A metric that is not defined, such as the AUC of a single class, is NaN.
+        If a metric is not defined, such as the AUC of a single class, its value is NaN.
 
         Raises:
             ValueError: no row has been scored.
@@ -204,7 +205,7 @@ class ProgressiveValidation(Callback):
         return {**state, "weight_sum": self._weight_sum} if "weight" in state else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the rows of the window and the sums; `history` starts empty."""
+        """Restore the rows of the window and the sums over all rows; `history` starts empty."""
         names = ("prediction", "label", "weight")
         part = {name: np.array(state[name]) for name in names if name in state}
         check_same_length(**part)
@@ -217,7 +218,7 @@ class ProgressiveValidation(Callback):
 
 
 def _of_all(group: Group, part: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-    """Return the arrays of all workers' rows; this worker has `rows` rows, 0 if idle."""
+    """Return the concatenated arrays of all workers; this worker adds `rows` rows, 0 if idle."""
     mine = pack_arrays({name: array[:rows] for name, array in part.items()})
     by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
     made = {name: np.concatenate([each[name] for each in by_worker]) for name in part}
@@ -232,7 +233,7 @@ def _scorer(model: Any) -> Callable[[tuple[Tensor, ...]], Any]:
                 "predictions"
             )
         schema = getattr(model, "schema", None)
-        inputs = -1 if schema is None else len(schema.inputs)  # a weight is no input
+        inputs = -1 if schema is None else len(schema.inputs)  # a weight is not an input
         return lambda batch: model.predict(*batch[:inputs])
     if not callable(model):
         raise TypeError(f"model must be a RecModel or a function, got {type(model).__name__}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constant learning rates of optimizers, and RateSchedule, a callback that changes them by step."""
+"""Constant learning rates of optimizers, and RateSchedule, a callback that changes the rates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_LIMIT = sys.maxsize
 
 
 class RateSchedule(ResumedCallback):
-    r"""Callback that multiplies the learning rates of the optimizers by a function of the step.
+    r"""Callback that multiplies the optimizers' learning rates by a factor for each step.
 
     The factor of step :math:`t`, counted from 1 and over restarts, is the product of
 
@@ -33,17 +33,20 @@ class RateSchedule(ResumedCallback):
       `total` steps;
     * the factors of all cuts whose step is before :math:`t`.
 
-    The constant rates of dense parameters, of tables and of each parameter group are multiplied.
-    The rates of `FTRL` are not multiplied, because the state of `FTRL` is in units of 1 / rate.
-    Unlike a schedule inside the optimizer, such as `mindspore.nn.CosineDecayLR`, the callback keeps
-    the ratios of the groups' rates. While the factor changes, the callback replaces rates that
-    another callback has set. So with a `ReduceLROnPlateau`, or with `cuts` of an `EarlyStopping`,
-    use a warm-up that ends before the second evaluation, and no `total`. If a `RecCheckpoint` is
-    among the callbacks, the factors continue after a restart. When the training ends, the callback
-    restores the rates from before its first change. After Ctrl-C, the rates stay as they are.
+    The callback multiplies all constant rates: of dense parameters, of tables and of each parameter
+    group. The rates of `FTRL` are not multiplied, because the state of `FTRL` is in units of 1 /
+    rate. Unlike a schedule inside the optimizer, such as `mindspore.nn.CosineDecayLR`, the callback
+    does not change the ratios between the rates of parameter groups. While the factor changes from
+    step to step, the callback overwrites rates that another callback has set. Therefore, if a
+    `ReduceLROnPlateau`, or an `EarlyStopping` with `cuts`, is among the callbacks, use a warm-up
+    that ends before the second evaluation, and leave `total` unset. If a `RecCheckpoint` is among
+    the callbacks, a restarted training uses the same factors as an uninterrupted training. When the
+    training ends, the callback restores the original rates. After Ctrl-C, the current rates are
+    kept.
 
     Args:
-        warm_up: number of steps in which the rates rise from near 0, at least 0. Default: 0.
+        warm_up: number of steps in which the rates rise from almost 0 to their full values, at
+            least 0. Default: 0.
         total: number of steps after which the rates are 0, above `warm_up`. Default: None, which
             means no decay.
         cuts: pairs (step, factor): the rates are multiplied by the factor after the step. Default:
@@ -78,11 +81,11 @@ class RateSchedule(ResumedCallback):
         self._reset()
 
     def _reset(self) -> None:
-        self._base: list[float] = []  # the rates with a factor of 1
+        self._base: list[float] = []  # the rates before multiplication
         self._last = 1.0  # factor of the last step
 
     def factor(self, step: int) -> float:
-        """Return the factor of a step, counted from 1."""
+        """Return the factor of the rates in a step; the first step has the number 1."""
         made = min(1.0, step / self.warm_up) if self.warm_up else 1.0
         if self.total is not None and step > self.warm_up:
             share = min(1.0, (step - 1 - self.warm_up) / (self.total - self.warm_up))
@@ -108,7 +111,7 @@ class RateSchedule(ResumedCallback):
         constant_rates(run_context.original_args().train_network, type(self).__name__)
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Set the rates of the step."""
+        """Set the learning rates of the step."""
         run = run_context.original_args()
         factor = self.factor(steps_before(run) + run.cur_step_num)
         if factor == self._last:
@@ -121,7 +124,7 @@ class RateSchedule(ResumedCallback):
         self._last = factor
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Restore the rates from before the first change, unless the training was interrupted."""
+        """Restore the original rates, unless the training was interrupted."""
         run = run_context.original_args()
         if self._base and not run.interrupted:
             rates = constant_rates(run.train_network, type(self).__name__)
@@ -155,7 +158,7 @@ def constant_rates(cell: nn.Cell, callback: str) -> list[ms.Parameter]:
 
 
 def _own_rates(optimizer: nn.Optimizer, callback: str) -> Iterator[ms.Parameter]:
-    if isinstance(optimizer, (CombinedOptimizer, FTRL)):  # the parts are in the list themselves
+    if isinstance(optimizer, (CombinedOptimizer, FTRL)):  # the list also contains the parts
         return
     if optimizer.dynamic_lr:
         raise ValueError(

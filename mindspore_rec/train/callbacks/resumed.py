@@ -14,9 +14,9 @@ __all__ = ["ResumedCallback", "steps_before"]
 class ResumedCallback(Callback):
     """Callback whose state belongs to a single training, including its restarts.
 
-    When a training begins, state from an earlier training is reset. After the reset, a
-    `RecCheckpoint` among the callbacks passes the saved state to `go_on`. A state passed to
-    `load_state_dict` before the training is also passed to `go_on`.
+    When a training begins, the callback resets its state. After the reset, a `RecCheckpoint` among
+    the callbacks passes the saved state to `go_on`. A state passed to `load_state_dict` before the
+    training is also passed to `go_on`.
 
     Subclasses define `_reset`, `state_dict` and `go_on`.
     """
@@ -46,7 +46,7 @@ class ResumedCallback(Callback):
         raise NotImplementedError
 
     def catch_up(self, run_context: Any) -> None:
-        """Add this step's results to the state, before the state is saved."""
+        """Add this step's results to the callback's state, before a checkpoint saves the state."""
 
     def __enter__(self) -> Any:
         """Begin a training."""
@@ -62,7 +62,7 @@ class ResumedCallback(Callback):
 
 
 def steps_before(run: Any) -> int:
-    """Return the number of steps in the run's RecCheckpoint when this training began.
+    """Return the number of steps before this training, as counted by the run's RecCheckpoint.
 
     Args:
         run: parameters of the training.

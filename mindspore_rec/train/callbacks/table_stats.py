@@ -2,7 +2,7 @@
 """TableStats: statistics of tables during training, for TensorBoard and Prometheus.
 
 All numbers from `table.stats()` are published. `_METRICS` describes the numbers that have a fixed
-help text. An unlisted number is published as a gauge under its own name.
+help text. A number that `_METRICS` does not describe is published as a gauge under its own name.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ _METRICS: dict[str, tuple[bool, str]] = {
     _RATE: (False, "Rows inserted per second since the last report."),
 }
 
-# Metric names that differ from the key, because Prometheus' convention demands a unit.
+# Names of metrics that differ from the keys of `stats()`, because a name must contain the unit by
+# Prometheus' convention.
 _NAMES = {"event_time": "event_time_seconds"}
 
 _Numbers = dict[str, float]
@@ -92,24 +93,25 @@ class TableStats(Callback):
     """Callback that publishes the statistics of every table of the network during training.
 
     The statistics are the values of `table.stats()` and the number of rows inserted per second.
-    `table.stats()` returns the counts of rows, admissions, rejections and evictions, the bytes by
-    kind, and the load factor. For a cache, `table.stats()` also returns the rows and traffic of
-    each tier. At least one of `log_dir`, `prometheus_file` and `prometheus_port` is needed.
+    `table.stats()` returns the numbers of rows, admissions, rejections and evictions, the bytes of
+    each kind of memory, and the load factor. If the table has a cache, `table.stats()` also returns
+    the number of rows and the traffic of each tier. At least one of `log_dir`, `prometheus_file`
+    and `prometheus_port` is needed.
 
     * TensorBoard: scalars `<table>/<key of stats()>` over the training step. TensorBoard's format
       stores float32.
-    * Prometheus: metrics such as `mindspore_rec_table_rows{table="..."}`. A number that only grows
-      is published as a counter `..._total`, for use with `rate()`.
+    * Prometheus: metrics such as `mindspore_rec_table_rows{table="..."}`. A number that never falls
+      is published as a counter `..._total`, for use with Prometheus' `rate()`.
 
-    The statistics are read between two steps. During the training, the HTTP endpoint serves the
-    latest statistics. When the training ends, the Prometheus file remains.
+    The statistics are read between two training steps. During the training, the HTTP endpoint
+    returns the latest statistics. The Prometheus file is not removed when the training ends.
 
     Args:
-        every_steps: steps between two reports, at least 1. A last report follows at the end of
-            training. Default: 100.
+        every_steps: steps between two reports, at least 1. When the training ends, the callback
+            reports a last time. Default: 100.
         log_dir: directory for TensorBoard. Needs tensorboardX.
         prometheus_file: path of a `.prom` file in an existing directory, for the textfile collector
-            of Prometheus' node exporter. Each report replaces the file atomically. Needs
+            of Prometheus' node exporter. Each report atomically replaces the previous file. Needs
             prometheus_client.
         prometheus_port: TCP port in [0, 65535] at which `/metrics` is served; 0 for any free port.
             Needs prometheus_client.
@@ -164,7 +166,7 @@ class TableStats(Callback):
         self._reported_step = 0
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Open the outputs, and read the counters' first values."""
+        """Open the outputs, and store the initial values of the counters."""
         self._close()
         run = run_context.original_args()
         self._tables = tables_of(run.get("network") or run.train_network)
@@ -185,7 +187,7 @@ class TableStats(Callback):
             self._report(step)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Report again if a step has finished since the last report, and close the outputs."""
+        """Report the last step if it has not been reported yet, and close the outputs."""
         step = run_context.original_args().cur_step_num
         if step != self._reported_step:
             self._report(step)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation for `RecModel.fit`: a loss metric, and a callback called before other callbacks."""
+"""Validation for `RecModel.fit`: a loss metric, and a callback that runs before other callbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["EvalLoss", "Validation", "check_frequency", "count_evaluations"]
 
 
 class EvalLoss(Loss):
-    """Mean of the losses of all batches. A batch has one loss, or one loss per row.
+    """Mean of the losses of all batches; a batch has one loss, or one loss per row.
 
     Example:
         >>> loss = EvalLoss()
@@ -64,15 +64,15 @@ class Validation(EvalCallback):
         self._hidden: dict[str, float] = {}  # metrics of other callbacks, at the end of an epoch
 
     def metric_names(self) -> list[str]:
-        """Return the names of the measured metrics, and "eval_loss" if the loss is measured."""
+        """Return the names of the metrics, including "eval_loss" if the mean loss is measured."""
         return [*super().metric_names(), *["eval_loss"] * self._model._has_eval_loss]
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Show the last evaluation's metrics in the progress bar again."""
+        """Show the last evaluation's metrics in the progress bar during the next epoch."""
         self._show_last(run_context.original_args())
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """At the end of this epoch, evaluate if an evaluation is due."""
+        """Evaluate at the end of an epoch after which an evaluation is due."""
         run = run_context.original_args()
         self._hidden = run.pop("metrics", None) or {}
         run.pop("eval_results", None)

@@ -34,7 +34,7 @@ def check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
 def check_builder(
     builder: str | None, arguments: Mapping[str, Any] | None, inputs: Sequence[str] | None
 ) -> dict[str, Any] | None:
-    """Return the manifest entry from which predictors build the network; None without a builder.
+    """Return the manifest entry from which predictors make the network; None if `builder` is None.
 
     Args:
         builder: 'package.module:function', or None.
@@ -42,7 +42,8 @@ def check_builder(
         inputs: inputs of the network as strings such as 'ids:INT64:-1,26'.
 
     Raises:
-        ValueError: an argument has the wrong form, or is set although there is no builder.
+        ValueError: an argument has the wrong form, or an argument is set although there is no
+            builder.
 
     Example:
         >>> check_builder("shop.net:build", {"dim": 8}, ["ids:INT64:-1,26"])

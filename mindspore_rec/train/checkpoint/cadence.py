@@ -9,17 +9,17 @@ from mindspore_rec.common.checks import check_int, check_number
 
 __all__ = ["Cadence"]
 
-_FOREVER = 1e9  # seconds
+_FOREVER = 1e9  # maximum number of seconds between two actions
 
 
 class Cadence:
-    """Interval between two actions, in steps or seconds; if neither is set, no action is due.
+    """Interval between two actions, in steps or seconds; without an interval, no action is due.
 
     Args:
         argument: name of the two arguments in error messages, without the ending `_steps` or
             `_seconds`.
-        steps: steps between two actions, at least 1, or None. The action is due at multiples of
-            `steps`.
+        steps: number of steps between two actions, at least 1, or None. The action is due if the
+            number of the step is a multiple of `steps`.
         seconds: seconds between two actions, above 0, or None.
 
     Raises:

@@ -22,14 +22,14 @@ BEST = "best"  # folder for best weights in the run's directory
 
 
 class CallbackStates:
-    """States of callbacks that have a `state_name`, except the objects in `given`.
+    """States of all callbacks that have a `state_name`, except callbacks that are in `given`.
 
     Args:
         callbacks: all callbacks of the training.
         given: objects whose states are saved under names that the user chose.
 
     Raises:
-        ValueError: a callback of MindSpore has a state that cannot be saved.
+        ValueError: a MindSpore callback among the callbacks has a state that cannot be saved.
 
     Example:
         >>> CallbackStates([], []).states()
@@ -68,11 +68,11 @@ class CallbackStates:
     def load(self, saved: Any, path: Path) -> None:
         """Restore the callbacks' states from a checkpoint.
 
-        A callback without a saved state starts afresh. A saved state without a callback causes a
-        warning.
+        If a callback has no saved state, the callback begins with its initial state. If a saved
+        state has no callback, a warning is logged.
 
         Args:
-            saved: the states by name.
+            saved: the callbacks' states by name.
             path: path of the checkpoint, for error messages.
 
         Raises:
@@ -101,7 +101,7 @@ class CallbackStates:
             callback.catch_up(run_context)
 
     def states(self) -> dict[str, Any]:
-        """Return a dict with the states by name; an empty dict if no callback has a state."""
+        """Return each callback's state by name; an empty dict if no callback has a state."""
         if not self._kept:
             return {}
         return {CALLBACKS: {name: each.state_dict() for name, each in self._kept.items()}}

@@ -61,12 +61,12 @@ class SavedPlace:
     """Position in the training data, from the restored checkpoint.
 
     Args:
-        stream: state of the data; None if the saved data have no state.
+        stream: state of the data in the checkpoint; None if the data had no state.
         passes: pass and batch at which to continue, for data without a state; None if no position
             was saved.
         path: path of the checkpoint.
         step: number of training steps before the checkpoint was written.
-        new_data: whether the training continues with other data, read from their start.
+        new_data: whether the training continues with other data, which are read from the beginning.
     """
 
     stream: Mapping[str, Any] | None
@@ -80,8 +80,8 @@ class DataPlace:
     """Position in the training data, which a `RecCheckpoint` saves and restores.
 
     Args:
-        starts_over: True if, after a restart, the data may start from the beginning. If True, the
-            position is not saved and any data are accepted.
+        starts_over: True if the data may start from the beginning after a restart. If `starts_over`
+            is True, the position is not saved, and any data are accepted.
     """
 
     def __init__(self, starts_over: bool) -> None:
@@ -96,9 +96,10 @@ class DataPlace:
             check_place(data)
 
     def stateful(self, data: Any) -> dict[str, BatchSource]:
-        """Return the batch source of the data, by name, if checkpoints save the source's state.
+        """Return a dict with the batch source of the data, if checkpoints save the source's state.
 
-        The dict is empty if there is no such source, or if the data start over after a restart.
+        The dict is empty if checkpoints save no state of the data, or if the data start over after
+        a restart.
         """
         if data is None or self._starts_over:
             return {}
@@ -106,15 +107,15 @@ class DataPlace:
         return {NAME: source} if source.has_state else {}
 
     def check_restored(self, data: Any, saved: SavedPlace) -> None:
-        """Raise ValueError unless a checkpoint's state was loaded into the data.
+        """Raise ValueError if the data were not restored from the checkpoint.
 
         Args:
             data: the training data.
             saved: the position in the checkpoint.
 
         Raises:
-            ValueError: the data would start from the beginning or at a position other than the
-                saved position; or the new data are the checkpoint's data.
+            ValueError: the data would not start at the saved position; or data that should be new
+                are the checkpoint's data.
         """
         source = self.stateful(data).get(NAME)
         if saved.new_data:
@@ -147,8 +148,9 @@ class DataPlace:
             saved: position from the restored checkpoint; None if no checkpoint was restored.
 
         Raises:
-            ValueError: the data have no saved state and are not the data of the checkpoint; or
-                `new_data` is True, but the checkpoint was written while training on the same data.
+            ValueError: the data have no saved state and differ from the data of the checkpoint. A
+                ValueError is also raised if `new_data` is True, but the checkpoint was written
+                during training on the same data.
         """
         self._source = self.stateful(run.train_dataset).get(NAME)
         self._began = 0 if self._source is None else self._source.batches
@@ -158,7 +160,7 @@ class DataPlace:
                 passes.epochs = max(passes.epochs, self._source.passes or 0)
         if self._source is not None or self._starts_over:
             return
-        if passes is not None:  # of a RecModel
+        if passes is not None:  # a RecModel trains
             passes.keep()
         if saved is None or not saved.step or saved.stream is not None:
             return
@@ -181,7 +183,7 @@ class DataPlace:
             passes.go_on(saved.passes, saved.path)
 
     def watch(self, data: Any) -> None:
-        """Raise an error from now on if training reads a stream that is not part of `state`."""
+        """From now on, raise an error if training reads a stream that is not part of `state`."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)
@@ -193,13 +195,13 @@ class DataPlace:
         self._watch.begin()
 
     def state(self, batch: Any) -> dict[str, Any]:
-        """Return a dict with the data's state after `batch`; an empty dict for stateless data.
+        """Return a dict with the data's state after `batch`; an empty dict if there is no state.
 
         Args:
             batch: the `Batch` of the last step; None before the first step.
 
         Raises:
-            ValueError: the data have a state, but the batch has no number.
+            ValueError: the data have a state, but the last batch has no batch number.
         """
         if self._source is None:
             return {}
@@ -212,7 +214,7 @@ class DataPlace:
         return {NAME: self._source.state_dict(batches=number)}
 
     def passes(self, run: Any) -> dict[str, Any]:
-        """Return a dict with the position in passes over data; an empty dict for data with a state.
+        """Return the position in passes over the data, in a dict; {} if the data have a state.
 
         Args:
             run: parameters of the training.
@@ -230,7 +232,7 @@ class DataPlace:
 
 
 def _check_other_topics(source: BatchSource | None, saved: SavedPlace) -> None:
-    """Raise ValueError if new data come from a topic in which the checkpoint has a position."""
+    """Raise ValueError if the new data are from a topic for which the checkpoint has a position."""
     if source is None or saved.stream is None:
         return
     both = set(_topics(source.state_dict())) & set(_topics(saved.stream))
@@ -243,7 +245,7 @@ def _check_other_topics(source: BatchSource | None, saved: SavedPlace) -> None:
 
 
 def _topics(state: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the name and id of each topic in a state; the state may cover several workers."""
+    """Yield name and id of each topic in a state, which may contain states of several workers."""
     if isinstance(state, Mapping):
         if isinstance(state.get("topic"), str):
             yield state["topic"], state.get("topic_id")

@@ -35,7 +35,7 @@ def dense_arrays(cell: nn.Cell) -> Arrays:
 
 
 def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
-    """Set the cell's parameters; values without a matching parameter are ignored.
+    """Set the cell's parameters; ignore values whose names are not names of parameters.
 
     Args:
         cell: a network or a training cell.
@@ -43,22 +43,22 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
         source: path from which the values were read, for error messages.
 
     Raises:
-        CheckpointError: a parameter has no value, or its value has the wrong shape or kind of
-            dtype. If this error is raised, no parameter has changed.
+        CheckpointError: a parameter has no value, or its value has the wrong shape or a dtype of
+            the wrong kind. A CheckpointError is raised before any parameter changes.
     """
     pairs = matched(dense_parameters(cell), arrays, source)
     new: dict[str, Any] = {
         parameter.name: Parameter(Tensor(array), name=parameter.name) for parameter, array in pairs
     }
     if new:
-        # The anchors are included here, because MindSpore would warn about parameters without a
-        # value.
+        # The anchors are included, because MindSpore would otherwise warn about parameters without
+        # a value.
         new.update({each.name: each for each in cell.get_parameters() if _is_anchor(each)})
         ms.load_param_into_net(cell, new)
 
 
 def dense_parameters(cell: nn.Cell) -> list[Parameter]:
-    """Return all parameters except the tables' anchors."""
+    """Return all parameters of a cell except the tables' anchors."""
     return [each for each in cell.get_parameters() if not _is_anchor(each)]
 
 

@@ -64,27 +64,30 @@ def save_checkpoint(
     """Save tables (with optimizer state), dense parameters and the optimizer's parameters.
 
     The directory is written under a temporary name, synced and renamed, so a crash leaves either
-    the whole checkpoint or none. Counts of keys that are not admitted yet are saved too.
+    the whole checkpoint or none. The checkpoint also contains the counts of keys that are not
+    admitted yet.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
-    writes its own rows, and a failure on one worker is raised on all workers.
+    writes its own rows. If one worker fails, an error is raised on all workers.
 
     Args:
-        model: a `RecModel`, another `Model`, or a Cell. For a network cell, tables (with optimizer
-            state) and weights are saved; for a training cell, the optimizer's parameters too.
+        model: a `RecModel`, another `Model`, or a Cell. If `model` is a network, its tables (with
+            optimizer state) and weights are saved. If `model` is a training cell, the optimizer's
+            parameters are saved too.
         path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
-            `path` is a complete checkpoint, either old or new. Default: False.
+            `path` contains a complete checkpoint, either the old or the new one. Default: False.
         states: further objects of the model by name, for example a `QuantileScale`. Each object has
             the methods `state_dict()` and `load_state_dict(state)`. Default: none.
-        publication: names the function that makes the network for predictors. Default: None, which
-            means that a predictor must be constructed with a network.
+        publication: contains the name of the function that makes the network for predictors.
+            Default: None, which means that a predictor must be constructed with a network.
 
     Raises:
         TypeError: an argument is of the wrong type.
         ValueError: `publication` announces checkpoints of a run.
-        FileExistsError: `path` exists already; or, with `overwrite`, `path` is not a checkpoint
-            that this function wrote. Nothing was written.
+        FileExistsError: `path` exists and `overwrite` is False; or `overwrite` is True, but `path`
+            is not a checkpoint that this function wrote. A FileExistsError is raised before any
+            file is written.
         OSError: a file cannot be written; an existing checkpoint is unchanged.
         RuntimeError: weights without a table's rows were loaded into the network; see
             `keep_rows()`.
@@ -113,7 +116,7 @@ def save_checkpoint(
     tables = {table.name: table for table in tables_of(cell)}
     made = target
     if replaces:
-        target = target.resolve()  # the target of a link
+        target = target.resolve()  # follow a link to its target
         name = team.first(lambda: f"{TEMPORARY}{target.name}.{new_id()}")
         made = target.with_name(name)
 
@@ -153,7 +156,7 @@ def _replace(made: Path, target: Path) -> None:
     try:
         sync(target.parent)
     except OSError:
-        # If the save fails, put the old checkpoint back.
+        # The directory could not be synced, so restore the old checkpoint.
         _exchange(made, target)
         with suppress(OSError):
             sync(target.parent)
@@ -163,7 +166,7 @@ def _replace(made: Path, target: Path) -> None:
 
 
 def _check_target(target: Path, overwrite: bool) -> bool:
-    """Return whether `target` is a checkpoint that the new directory replaces."""
+    """Return whether `target` is an existing checkpoint that the new checkpoint will replace."""
     if not isinstance(overwrite, bool):
         raise TypeError(f"overwrite must be a bool, got {overwrite!r}")
     if not os.path.lexists(target):
@@ -206,13 +209,13 @@ def load_checkpoint(
 ) -> None:
     """Load a checkpoint into a network.
 
-    First every file is checked; only then does a table or parameter change. The present rows of the
-    tables are dropped. Optimizer state is loaded for tables that have an optimizer. The optimizer
-    must be of the same kind as when the checkpoint was saved.
+    All files are checked before any table or parameter changes. All rows that were in the tables
+    before the call are dropped. Optimizer state is loaded for tables that have an optimizer. The
+    optimizer must be of the same kind as when the checkpoint was saved.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
-    checks and loads the parts that it needs. The checkpoint may have been written by any number of
-    workers.
+    checks and loads only the parts that it needs. The checkpoint may have been written by any
+    number of workers.
 
     Args:
         model: the model or cell, built in the same way and with the same table names as the saved
@@ -223,22 +226,23 @@ def load_checkpoint(
             share the tables but were not started by one launcher. Default: None, which means the
             index of this worker; 0 if only `workers` is set.
         workers: number of processes that share the tables. `workers` may differ from the number of
-            processes that wrote the checkpoint. Each process loads the rows of its own keys, so
-            every row is loaded once. Default: None, which means the number of workers; 1 without a
-            launcher or if only `worker` is set.
-        states: objects to restore, under the same names as in `states` of `save_checkpoint` or
-            `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning` names
-            the saved states that are not restored; `states={}` loads the network alone without a
-            warning. Default: None.
+            processes that wrote the checkpoint. Each process loads only the rows of its own keys,
+            so each row is loaded by exactly one process. Default: None, which means the number of
+            workers. Without a launcher, or if only `worker` is set, the default is 1.
+        states: objects to restore. The names must be the same as in `states` of `save_checkpoint`
+            or `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning`
+            names the saved states that are not restored; `states={}` loads the network alone
+            without a warning. Default: None.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
         FileNotFoundError: there is no checkpoint at `path`.
         CheckpointError: a file is damaged, or the network's tables differ from the checkpoint's
-            tables. CheckpointError is a ValueError. The message names the file. Nothing has
-            changed.
+            tables. CheckpointError is a subclass of ValueError. The message of a CheckpointError
+            names the file. A CheckpointError is raised before any table or parameter changes.
         ValueError: the checkpoint has no state for a name in `states`, or an object in `states`
-            rejects its saved state (a CheckpointError). Nothing has changed.
+            rejects its saved state (a CheckpointError). The ValueError is raised before any table
+            or parameter changes.
     """
     objects = check_states(states)
     by_hand = worker is not None or workers is not None
@@ -252,7 +256,7 @@ def load_checkpoint(
     }
     reader = Share(worker, workers) if by_hand else team.shares.of_network
     chain = team.each(lambda: _checked_chain(Path(path), cell, shares))
-    # Load states before tables, so that no row has changed if an object rejects its state.
+    # Load the states before the tables: if an object rejects its state, no row has changed yet.
     if states is None:
         left = team.each(lambda: _names_of_states(chain[-1], reader))
     else:
@@ -269,7 +273,7 @@ def _names_of_states(entry: Entry, reader: Share) -> list[str]:
 
 
 def _warn_of_states(names: list[str], path: Any) -> None:
-    """Warn that the network was restored but the saved states of other objects were not."""
+    """Warn that the network was restored, but not the saved states of other objects."""
     warnings.warn(
         f"load_checkpoint restored the network alone: {path} also has the states of {names}, whose "
         f"objects are as they were before. Give these objects as states={{{names[0]!r}: ...}}, "

@@ -26,15 +26,16 @@ __all__ = ["check_load", "load_chain"]
 def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None = None) -> None:
     """Load the last state of a checkpoint chain: tables, parameters and optimizer state.
 
-    All checks are made first; only then does a table or parameter change. The present rows of the
-    tables are dropped.
+    All checks are made before any table or parameter changes. All rows that were in the tables
+    before the call are dropped.
 
     Args:
-        cell: a network, to load only weights, or a training cell, to load everything.
-        chain: checkpoints from `newest_chain`. `verify_chain` must have checked the files of the
-            chain.
-        shares: the keys whose rows are loaded, by table name; None for a table that has no keys on
-            this worker. Default: None, which means all keys of all tables.
+        cell: a network or a training cell. For a network, only the weights are loaded; for a
+            training cell, everything is loaded.
+        chain: checkpoints from `newest_chain`. Check the files of the chain with `verify_chain`
+            before.
+        shares: dict of the keys whose rows are loaded, by table name; the value is None if this
+            worker has no keys of the table. Default: None, which means all keys of all tables.
 
     Raises:
         CheckpointError: tables, parameters or optimizers do not match the checkpoint.

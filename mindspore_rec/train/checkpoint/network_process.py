@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """NetworkProcess: writes a run's network to an ONNX file while training continues.
 
-A separate process is needed for two reasons. The run's builder makes tables with the same names as
-the tables of the training. Compiling in the training process would block the training.
+A separate process is needed for two reasons. First, the run's builder makes tables with the same
+names as the tables that are trained. Second, compiling in the training process would block the
+training.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ __all__ = ["NetworkProcess", "was_tried", "what_is_missing", "write_saved_networ
 
 logger = logging.getLogger("mindspore_rec")
 
-_PATIENCE = 120.0  # seconds at the end of a training
+_PATIENCE = 120.0  # maximum wait in seconds at the end of a training
 _MODULES = ("onnx", "onnxruntime")
 
 
 def what_is_missing() -> str:
-    """Name the missing packages of the ONNX export and the remedy; '' if none are missing."""
+    """Return which packages the ONNX export lacks, and the remedy; '' if no package is missing."""
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if not missing:
         return ""
@@ -44,7 +45,7 @@ def what_is_missing() -> str:
 
 
 def was_tried(path: Path) -> bool:
-    """Return whether a network, or a text about its absence, was written beside a model."""
+    """Return whether a network, or a text on why there is none, was written beside a model."""
     return (path / NETWORK).is_dir()
 
 
@@ -104,8 +105,8 @@ class NetworkProcess:
             env={
                 **os.environ,
                 ALONE: "none",
-                # The new process can import the same modules as this process, including the
-                # builder's module.
+                # With this path, the new process can import the same modules as this process,
+                # including the builder's module.
                 "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
             },
             stdin=subprocess.DEVNULL,
@@ -118,7 +119,7 @@ class NetworkProcess:
             write_reason(directory, reason)
 
     def wait(self) -> None:
-        """Wait until the network is written, up to a time limit."""
+        """Wait until the network is written, or until a time limit is reached."""
         if self._process is None:
             return
         try:

@@ -18,10 +18,10 @@ class Publication:
 
     Args:
         announce: function, such as an `Announcer`, that worker 0 calls after each written
-            checkpoint. For the first checkpoint of a run, the training's thread calls the function;
-            for later checkpoints, another thread does. The function's argument is a dict with
-            `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and `saved_at`. Exceptions
-            of the function are logged. Default: no function is called.
+            checkpoint. The training's thread calls `announce` for the first checkpoint of a run;
+            another thread calls `announce` for later checkpoints. The argument of `announce` is a
+            dict with `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and `saved_at`.
+            Exceptions that `announce` raises are logged. Default: no function is called.
         builder: function that makes the network for `serving.Predictor`, as
             'package.module:function'. When training begins, another process calls the builder once
             and writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
@@ -31,8 +31,8 @@ class Publication:
             predictors. Default: None, which means the inputs of the network's `set_inputs`.
 
     Raises:
-        TypeError, ValueError: an argument has the wrong type or form, or is set although there is
-            no builder.
+        TypeError, ValueError: an argument has the wrong type or form, or a builder's argument is
+            set although `builder` is None.
 
     Example:
         >>> Publication(builder="shop.net:build", builder_inputs=["ids:INT64:-1,26"]).network

@@ -32,7 +32,7 @@ def random_state() -> dict[str, Any]:
 
 
 def check_random_state(state: dict[str, Any]) -> None:
-    """Check a state: load it into new generators, which raise an error if it is invalid."""
+    """Check a state by loading it into new generators, which reject an invalid state."""
     python, numpy = _of_generators(state)
     random.Random().setstate(python)
     np.random.RandomState().set_state(numpy)  # noqa: NPY002
@@ -55,8 +55,7 @@ def derived_random_state(state: dict[str, Any], worker: int) -> dict[str, Any]:
 
     Args:
         state: result of `random_state` on another worker.
-        worker: index of the worker. Different workers get different states; the same worker always
-            gets the same state.
+        worker: index of the worker. The returned states depend only on `state` and `worker`.
     """
     words = [np.frombuffer(np.asarray(each).tobytes(), np.uint8) for each in _seeds(state)]
     seeds = np.random.SeedSequence([worker, *np.concatenate(words).tolist()]).generate_state(3)

@@ -44,18 +44,18 @@ from mindspore_rec.train.nn.tables import tables_of
 __all__ = ["RecCheckpoint", "Save"]
 
 
-_RETRY_SECONDS = 5.0  # after a failed write, while a stream is silent
+_RETRY_SECONDS = 5.0  # seconds after a failed write, while a stream has no messages
 
 
 class RecCheckpoint(Callback):
     """Callback that saves the whole training state at intervals, in the background.
 
-    When training begins, a full checkpoint is written if the directory is empty. The first
-    checkpoint is full. Then deltas follow; each delta contains the changes since the previous
-    delta. Training waits while the changes are copied; with an interval in steps, training also
-    waits until the previous delta is written. Another thread merges the last full checkpoint and
-    its deltas into a new full checkpoint. After the merge, checkpoints older than the newest `keep`
-    full checkpoints are removed.
+    When training begins, a full checkpoint is written if the directory is empty. After the full
+    checkpoint, deltas follow; each delta contains the changes since the previous delta. Training
+    waits while the changes are copied; with an interval in steps, training also waits until the
+    previous delta is written. Another thread merges the last full checkpoint and its deltas into a
+    new full checkpoint. After the merge, checkpoints older than the newest `keep` full checkpoints
+    are removed.
 
     The callback runs after all other callbacks of a step, except `EarlyStopping`, `WeightAverage`
     and `RateSchedule`. Changes between steps, such as rows
@@ -63,44 +63,45 @@ class RecCheckpoint(Callback):
     of tables (rows, optimizer state, counters), dense parameters, the optimizer, the position in
     the data, and `states`. The state also includes the random number generators of Python, NumPy
     and MindSpore. A resumed training and an uninterrupted training give bit-identical results if
-    data and callbacks depend on the saved state alone. Eviction by capacity is an exception: it
-    chooses victims from random samples, and a restart changes the samples.
+    data and callbacks depend only on the saved state. Eviction by capacity is an exception, because
+    it chooses rows from random samples, and a restart changes the samples.
 
-    There are two supported forms of training data. The first form is a source of batches that has a
-    state. Sources with a state are `StreamingDataset` objects, and `BatchWrapper` objects (such as
-    `FeatureBatches`) around a source with a state. The second form is data with a length, such as a
-    list or a finite Dataset. Data with a length must yield the same batches after each start of the
-    program. After `restore()`, `RecModel` resumes in the middle of a pass over data with a length.
-    Batches of finished steps are read and skipped. The argument `epoch` includes the epochs before
-    the restart, so a restarted program trains only on the remaining batches and epochs. An error is
-    raised if the batches differ from the batches that were read before the restart. If
-    `data_starts_over` is False, all other data, such as a generator or a `GeneratorDataset` over a
-    stream, are rejected before the first step. The error message says why the data cannot be
-    resumed.
+    There are two supported forms of training data. Data in the first form are a source of batches
+    that has a state. Sources with a state are `StreamingDataset` objects, and `BatchWrapper`
+    objects, such as `FeatureBatches`, whose wrapped source has a state. Data in the second form
+    have a length, such as a list or a finite Dataset. Data with a length must yield the same
+    batches after each start of the program. After `restore()`, `RecModel` resumes in the middle of
+    a pass over data with a length. Batches of finished steps are read and skipped. The argument
+    `epoch` includes the epochs before the restart, so a restarted program trains only on the
+    remaining batches and epochs. An error is raised if the batches differ from the batches that
+    were read before the restart. If `data_starts_over` is False, all other data, such as a
+    generator or a `GeneratorDataset` over a stream, are rejected before the first step. The error
+    message contains the reason why the data cannot be resumed.
 
     If a checkpoint cannot be written during training, for example because the disk is full, a
     warning is logged and training continues. The next delta contains all changes since the last
     delta that was written. If the first checkpoint of a run or the last state of a training cannot
     be written, an OSError is raised.
     While a stream has no messages, checkpoints with intervals in seconds are still written, and a
-    failed delta is written again after 5 seconds. Checkpoints with intervals in steps wait for the
-    next step.
+    failed delta is written again after 5 seconds. Checkpoints with intervals in steps are written
+    only after a step.
 
     Several workers (see `mindspore_rec.launch`) write one run together; each worker writes its own
-    rows. Any number of workers can resume the run. A write that fails on one worker fails on all
-    workers. Each worker saves its own random generators and `states`. If the number of workers has
-    changed, an object with a method `load_worker_states(states, worker, workers)` receives the
-    states of all workers. Any other object must have had the same state on all workers.
+    rows. Any number of workers can resume the run. If a write fails on one worker, the write counts
+    as failed on all workers. Each worker saves its own random generators and `states`. If the
+    number of workers has changed, an object with a method `load_worker_states(states, worker,
+    workers)` receives the states of all workers. Any other object must have had the same state on
+    all workers when the checkpoint was written.
 
     Args:
         directory: directory of the run; made if missing. Only one process, or the workers of one
-            job, may write to the directory at a time. With several workers, the directory must be
-            in a file system that all workers share.
+            job, may write to the directory at the same time. With several workers, the directory
+            must be in a file system that all workers share.
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
             `every_seconds` is required.
-        keep: number of full checkpoints to keep, at least 1. All deltas that follow the oldest of
-            these checkpoints stay too. Default: 2.
+        keep: number of full checkpoints to keep, at least 1. All deltas after the oldest of these
+            full checkpoints are kept too. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None, which means that a
             delta is written only just before each full checkpoint, and at the end of a training.
@@ -108,25 +109,26 @@ class RecCheckpoint(Callback):
             has the methods `state_dict()` and `load_state_dict(state)`. The states of
             `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau`, `EvalCallback`, `WeightAverage`
             and `RateSchedule` are saved automatically.
-        data_starts_over: True if, after a restart, the data start from the beginning. If True, the
-            position in the data is not saved, and any data are accepted. Default: False.
-        row_checks: settings for the detection of rows that change without an update. Default:
-            `RowChecks()`, which uses a digest of each row.
+        data_starts_over: True if, after a restart, the data start from the beginning. If
+            `data_starts_over` is True, the position in the data is not saved, and any data are
+            accepted. Default: False.
+        row_checks: settings for detecting rows that have changed although no update has written the
+            rows. Default: `RowChecks()`, which uses a digest of each row.
         publication: network and checkpoint messages for predictors of the run. Default: None, which
             means that predictors get only the checkpoints.
 
     Attributes:
         directory: directory of the run.
-        step: number of training steps since the run began, over all restarts. At the end of a
-            training, if rows or weights have changed since the last save, these changes are saved
-            too, and `step` grows by 1.
+        step: number of training steps since the run began, over all restarts. If rows or weights
+            have changed since the last save when a training ends, these changes are saved too, and
+            `step` grows by 1.
         saves: one `Save` for each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been checked in the present training.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or two arguments
-            exclude each other.
+            must not be set together.
 
     Example:
         >>> import tempfile
@@ -213,10 +215,10 @@ class RecCheckpoint(Callback):
         self._began = 0  # self.step when this training began
         self._tried, self._tried_at = -1, 0.0  # step and time of the last save
         self._merged = -1  # step of the last save with a full checkpoint
-        self._restored: SavedPlace | None = None  # until training begins
-        self._saved_callbacks: Any = {}  # callbacks' saved states, until training begins
+        self._restored: SavedPlace | None = None  # used until training begins
+        self._saved_callbacks: Any = {}  # saved states of callbacks, used until training begins
         self._callbacks = CallbackStates([], [])
-        self._lock: FileLock | None = None  # of worker 0
+        self._lock: FileLock | None = None  # only on worker 0
         self._team = ALONE
 
     @property
@@ -245,18 +247,18 @@ class RecCheckpoint(Callback):
         *,
         new_data: bool = False,
     ) -> int | None:
-        """Restore the newest state before training; all workers call this method together.
+        """Restore the newest state before training; call this method on all workers.
 
         Args:
             model: the RecModel or training cell, built in the same way as the saved model.
-            train_dataset: the training data; needed if the data have a state. No batch may have
-                been read from the data. Default: None.
+            train_dataset: the training data; needed if the data have a state. Call `restore` before
+                any batch is read from the data. Default: None.
             step: step of the state to restore; newer checkpoints are removed. Default: None, which
                 means the newest state.
             new_data: True if the data are new, for example a stream after a training on files.
-                Training then starts at the beginning of the new data, and the saved position is not
-                loaded. Use True only at the first start with the new data, because the next
-                checkpoint contains the position in the new data. Default: False.
+                Training then starts at the beginning of the new data; the position in the
+                checkpoint is not used. Use True only at the first start with the new data, because
+                the next checkpoint contains the position in the new data. Default: False.
 
         Returns:
             Number of training steps of the restored state. If there is no checkpoint, `restore`
@@ -265,9 +267,9 @@ class RecCheckpoint(Callback):
         Raises:
             TypeError: `new_data` is not a bool, or `train_dataset` is not an iterable of batches.
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
-                the position in the data cannot be saved. The error is also raised if the model,
-                data or `states` do not match the checkpoint. The data do not match the checkpoint
-                if only the data, or only the checkpoint, have a position in a stream.
+                the position in the data cannot be saved. A ValueError is also raised if the model,
+                the data or `states` do not match the checkpoint. The data do not match the
+                checkpoint if only the data, or only the checkpoint, has a position in a stream.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -288,7 +290,7 @@ class RecCheckpoint(Callback):
             wanted = self._wanted(train_dataset, new_data)
             states = team.each(lambda: self._checked(chain, shares, team, wanted, new_data))
             team.each(lambda: check_load(cell, chain, shares))
-            # States are loaded before tables, so that no row has changed if loading a state fails.
+            # Load the states before the tables: if loading a state fails, no row has changed yet.
             team.each(lambda: states.load_all(wanted))
             generators = states.random()
             load_chain(cell, chain, shares)
@@ -297,7 +299,7 @@ class RecCheckpoint(Callback):
         self._writer.go_on(last, tables_of(cell))
         set_random_state(generators)
         self._restored = SavedPlace(states.data(), states.passes(), last.path, last.step, new_data)
-        # Metrics measured on the old data do not apply to the new data.
+        # The callbacks' states contain metrics of the old data, which do not apply to the new data.
         self._saved_callbacks = {} if new_data else states.callbacks()
         self.step = last.step
         return last.step
@@ -327,7 +329,7 @@ class RecCheckpoint(Callback):
         return states
 
     def _wanted(self, train_dataset: Any, new_data: bool) -> dict[str, Any]:
-        """Return the objects whose states are restored, by name."""
+        """Return a dict with the objects whose states are restored, by name."""
         return {**self._states, **({} if new_data else self._data.stateful(train_dataset))}
 
     # ---- the callback
@@ -336,9 +338,9 @@ class RecCheckpoint(Callback):
         """Open the directory and, for a new run, write the first checkpoint.
 
         Raises:
-            ValueError: the position in the data cannot be saved or is not the restored position; or
-                the directory belongs to another run. The error is also raised if a callback of
-                MindSpore has a state that cannot be saved.
+            ValueError: the position in the data cannot be saved, or the data are not at the
+                restored position; or the directory belongs to another run. A ValueError is also
+                raised if a callback of MindSpore has a state that cannot be saved.
             OSError: the first checkpoint of the run cannot be written.
             RuntimeError: another process writes to the directory.
         """
@@ -371,13 +373,15 @@ class RecCheckpoint(Callback):
         self._delta.restart(now)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Take a snapshot if one is due.
+        """Take a snapshot if a checkpoint is due.
 
         If the interval is in seconds and the previous snapshot is still being written, the snapshot
-        is taken after a later step. If the interval is in steps, training waits for the write.
+        is taken after a later step. If the interval is in steps, training waits until the previous
+        snapshot has been written.
 
         Raises:
-            RuntimeError: rows in memory or in a tier have changed without an update.
+            RuntimeError: a row in memory or in a tier has changed although no update has written
+                the row.
         """
         run = run_context.original_args()
         self._callbacks.catch_up(run_context)
@@ -389,10 +393,10 @@ class RecCheckpoint(Callback):
             self._save(run, full)
 
     def on_train_wait(self, run_context: RunContext) -> None:
-        """While a stream has no messages, save if an interval has passed or a write has failed.
+        """Save while a stream has no messages, if an interval has passed or a write has failed.
 
-        The training loop calls this method several times per second while it waits for data.
-        Several workers call this method together.
+        While training waits for data, the training loop calls this method several times per second.
+        All workers call this method at the same time.
         """
         due = self._due_while_waiting
         save, full = due() if self._team.workers == 1 else self._team.told(lambda: list(due()))
@@ -400,7 +404,7 @@ class RecCheckpoint(Callback):
             self._save(run_context.original_args(), full)
 
     def _due_while_waiting(self) -> tuple[bool, bool]:
-        """Return whether to save now, between two steps, and whether to merge a full checkpoint."""
+        """Between two steps, return whether to save, and whether to merge a full checkpoint."""
         writer, now = self._writer, time.monotonic()
         if writer.busy:
             return False, False
@@ -410,7 +414,7 @@ class RecCheckpoint(Callback):
         return full or (writer.saved_step != self.step and (delta or failed)), full
 
     def _due(self) -> tuple[bool, bool]:
-        """Return, for all workers, whether to save now and whether to merge a full checkpoint.
+        """Return whether to save now and whether to merge, with the same answer on all workers.
 
         An interval in seconds is measured by the clock of worker 0.
         """
@@ -426,11 +430,11 @@ class RecCheckpoint(Callback):
         return at_this_step or ((full or delta) and not self._writer.busy), full
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Save the last state, and wait until it is written.
+        """Save the last state, and wait until the state is written.
 
         If rows changed after the last step was saved, the rows are saved under the next step
-        number. If limits or weights changed after `restore()`, they are saved under the next step
-        number, even if a training makes no step.
+        number. If table limits or dense weights changed after `restore()`, the changes are saved
+        under the next step number, even if a training makes no step.
 
         Raises:
             OSError: the state cannot be written.
@@ -440,7 +444,7 @@ class RecCheckpoint(Callback):
             self._callbacks.catch_up(run_context)
             self._writer.finish_write()
             if self.step == self._writer.saved_step and self._has_unsaved(run):
-                self.step += 1  # this step has a saved state already
+                self.step += 1  # a state of this step was saved already
             if self.step != self._writer.saved_step:
                 self._save(run, full=False)
                 self._writer.finish_write()
@@ -459,7 +463,7 @@ class RecCheckpoint(Callback):
             return True
         if self.step != self._began:
             return False
-        self._writer.finish_merge()  # a merge may remove the checkpoint to compare with
+        self._writer.finish_merge()  # a merge may remove the checkpoint that is compared
         return self._writer.has_unsaved_weights(run.train_network)
 
     def __exit__(self, *error: Any) -> None:
@@ -477,8 +481,8 @@ class RecCheckpoint(Callback):
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}
-        # Save the state of the data after the last step's batch, because later batches may have
-        # been read already.
+        # Save the data's state after the batch of the last step, because later batches may already
+        # have been read.
         objects.update(self._data.state(run.get("train_batch")))
         return {"objects": objects, "random": random_state(), **self._data.passes(run)} | (
             self._callbacks.states()
@@ -500,7 +504,7 @@ class RecCheckpoint(Callback):
             self._callbacks.load(self._saved_callbacks, self._restored.path)
 
     def _open(self) -> None:
-        """Prepare and lock the directory on worker 0, for all workers."""
+        """Let worker 0 prepare and lock the directory for all workers."""
         if self._team.worker == 0:
             newest = self.step if self._writer.has_state else -1
             self._lock = open_to_write(self.directory, newest)

@@ -15,22 +15,22 @@ class RowChecks:
     """Settings by which a `RecCheckpoint` detects rows that bit flips or bad disks have changed.
 
     Args:
-        keep_digests: True if tables keep the digests of their rows. Deltas then contain digests,
-            which show whether the rows of a merged state equal the rows that were in memory.
-            `damaged_rows()` of a table returns the keys of rows that changed without an update
-            (`docs/checkpoints.md`). A digest takes 8 bytes for each row in host memory, or 16 bytes
-            if the table evicts by age. A row is hashed when a delta includes the row, and when the
-            row moves between tiers. When training begins, all rows of lower tiers are read once.
-            Default: True.
-        scrub_seconds: planned duration of a round of scrubbing. Each training step is followed by a
-            part of the round. If a table keeps digests, a round compares the digests with all rows
+        keep_digests: True if tables keep the digests of their rows. Deltas then contain digests.
+            The digests show whether the rows of a merged state equal the rows that were in memory.
+            A table's method `damaged_rows()` returns the keys of rows that have changed although no
+            update has written the rows (`docs/checkpoints.md`). A digest takes 8 bytes for each row
+            in host memory, or 16 bytes if the table evicts by age. A row is hashed when a delta
+            includes the row, and when the row moves between tiers. When training begins, all rows
+            of lower tiers are read once. Default: True.
+        scrub_seconds: planned duration of a round of scrubbing. After each training step, a part of
+            the round is done. If a table keeps digests, a round compares the digests with all rows
             that have not been updated since the last delta. A round also compares all rows on Redis
             and SSDs with their checksums. Scrubbing takes at most a quarter of the training time.
             If a quarter of the training time is not enough, a round takes longer than
-            `scrub_seconds`. If a row has changed without an update, training ends with a
-            RuntimeError that names the row. No checkpoint contains the changed row, so a restart
-            continues with the undamaged row. A million rows of 16 floats in memory take about 20 ms
-            per round. Default: 0, which means never.
+            `scrub_seconds`. If a row has changed although no update has written the row, training
+            ends with a RuntimeError that names the row. No checkpoint contains the changed row, so
+            a restart continues with the undamaged row. A million rows of 16 floats in memory take
+            about 20 ms per round. Default: 0, which means never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `scrub_seconds`

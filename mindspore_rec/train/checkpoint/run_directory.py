@@ -29,7 +29,7 @@ __all__ = [
 def lock(root: Path) -> FileLock:
     """Return a lock; while the lock is open, this process is the only writer.
 
-    Forked child processes, such as a data set's workers, do not share the lock.
+    Child processes made by a fork, such as workers of a data set, do not share the lock.
 
     Raises:
         RuntimeError: another process has the lock.
@@ -44,7 +44,7 @@ def lock(root: Path) -> FileLock:
 
 @contextmanager
 def locked(root: Path, team: Team) -> Iterator[None]:
-    """Lock the directory for all workers; worker 0 takes the lock.
+    """Lock the directory for all workers; only worker 0 acquires the lock.
 
     Raises:
         RuntimeError: another process has the lock.
@@ -58,11 +58,11 @@ def locked(root: Path, team: Team) -> Iterator[None]:
 
 
 def open_to_write(root: Path, newest: int) -> FileLock:
-    """Make and lock a run's directory, and remove temporary files of processes that have ended.
+    """Make and lock a run's directory; remove temporary files that ended processes have left.
 
     Args:
         root: the directory.
-        newest: step of the newest checkpoint of the run to continue; -1 for a new run.
+        newest: step of the newest checkpoint of the run; -1 for a new run.
 
     Returns:
         The lock of the directory; see `lock`.
@@ -94,7 +94,7 @@ def open_to_write(root: Path, newest: int) -> FileLock:
 
 
 def chain_of_all(root: Path, team: Team, step: int | None = None) -> list[Entry]:
-    """Return the checkpoint chain that worker 0 reads for a state; see `newest_chain`."""
+    """On all workers, return the checkpoint chain that worker 0 finds; see `newest_chain`."""
     names = team.first(lambda: [each.path.name for each in newest_chain(root, step)])
     return team.each(lambda: [entry_at(root / name) for name in names])
 
@@ -103,8 +103,8 @@ def _remove(old: Iterable[Entry]) -> None:
     """Remove checkpoints, newest first, so that no delta remains without its parent."""
     for entry in sorted(old, key=lambda each: -each.step):
         # A checkpoint is renamed before its removal, so that a half-removed directory is never
-        # mistaken for a checkpoint. The rename is synced before the removal. Without the sync, a
-        # power loss could bring back the old name when files are already removed.
+        # mistaken for a checkpoint. The rename is synced to the disk before the removal. Without
+        # the sync, a power loss could leave a checkpoint with its old name but without some files.
         hidden = entry.path.with_name(f"{TEMPORARY}{entry.path.name}.removed")
         os.rename(entry.path, hidden)
         sync(entry.path.parent)

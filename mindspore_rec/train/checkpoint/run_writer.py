@@ -34,7 +34,7 @@ logger = logging.getLogger("mindspore_rec")
 
 @dataclass(frozen=True)
 class _Failed:
-    """A delta that could not be written: its path, stall seconds and write seconds."""
+    """Path, stall seconds and write seconds of a delta that could not be written."""
 
     path: Path
     stall_seconds: float
@@ -49,9 +49,9 @@ class Save:
         step: number of training steps before the checkpoint.
         kind: 'full' or 'delta'.
         rows: number of rows in the checkpoint.
-        stall_seconds: seconds that training waited while the changes were copied; for the first
-            checkpoint of a run, also while it was written.
-        write_seconds: seconds of writing, mostly in the background.
+        stall_seconds: seconds that training waited while the changes were copied. For the first
+            checkpoint of a run, the seconds of writing are included.
+        write_seconds: seconds that writing took, mostly in the background.
         bytes: size of the checkpoint's files.
     """
 
@@ -67,21 +67,21 @@ class RunWriter:
     """Writer of a run's checkpoints: the first full checkpoint, deltas and merged full checkpoints.
 
     One thread writes deltas, and another thread merges full checkpoints. If a delta cannot be
-    written, the next delta includes its changes. All workers call the same methods in the same
-    order.
+    written, the next delta includes the changes of the failed delta. All workers call the same
+    methods in the same order.
 
     Args:
         directory: directory of the run.
         keep: number of full checkpoints to keep.
-        model: the manifest's entry for the predictors' network, or None.
-        announce: function that worker 0 calls with a dict about each checkpoint, or None.
+        model: the manifest's entry for the network that predictors run, or None.
+        announce: function that worker 0 calls with a dict that describes a new checkpoint, or None.
         keep_digests: whether tables keep a digest of their rows for deltas. Default: False.
 
     Attributes:
         saves: a `Save` for each written checkpoint.
         failures: number of writes that failed.
         last_failure: error of the last delta that could not be written; None if there is none.
-        saved_step: step of the newest state in the directory; -1 without a state.
+        saved_step: step of the newest state in the directory; -1 if there is no state.
     """
 
     def __init__(
@@ -120,13 +120,13 @@ class RunWriter:
         return self._writer.busy
 
     def go_on(self, entry: Entry, tables: Iterable[TableParameter]) -> None:
-        """Continue a run whose state has been loaded into the tables."""
+        """Continue a run after its state has been loaded into the tables."""
         self._failed = None
         self._mark(tables)
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads; each has a channel to the same thread on the other workers."""
+        """Start the threads, each with a channel to the same kind of thread on other workers."""
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)
@@ -163,7 +163,7 @@ class RunWriter:
             cell: the training cell.
             step: number of training steps.
             states: function that returns the states of objects outside the network.
-            full: whether to merge a full checkpoint afterwards.
+            full: whether to merge the checkpoints into a full checkpoint afterwards.
 
         Raises:
             CheckpointError: an earlier merge has found damaged checkpoints.
@@ -171,7 +171,7 @@ class RunWriter:
         self.finish_write()
         assert self._state is not None and self._writer is not None and self._merger is not None
         if not self._merger.busy:
-            self._merger.wait()  # raises the error of a merge that has ended
+            self._merger.wait()  # raises the error of a finished merge
         begin = time.perf_counter()
         tables = {table.name: table for table in tables_of(cell)}
         since = {name: table.marks.held(self) or 0 for name, table in tables.items()}
@@ -184,7 +184,7 @@ class RunWriter:
         stall = time.perf_counter() - begin
 
         def write() -> list[tuple[TableParameter, int]]:
-            """Write the delta; return the marks of the saved changes, or an empty list."""
+            """Write the delta; return the marks of the saved changes, [] if nothing was written."""
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []
             if self.saved_step != step:  # if equal, the saved state is older than the marks
@@ -203,7 +203,7 @@ class RunWriter:
         self._writer.begin(write)
 
     def finish_write(self) -> None:
-        """Wait until a delta is written; a failed delta's changes become part of the next delta."""
+        """Wait until a delta is written; after a failure, the next delta contains the changes."""
         assert self._writer is not None
         try:
             marks = self._writer.wait() or []
@@ -218,14 +218,14 @@ class RunWriter:
     def _take_failed(self) -> None:
         """Before the next delta is written, count a failed delta as saved if its directory exists.
 
-        The directory exists if syncing the rename failed and undoing the rename failed too. A
-        predictor may already serve the delta, so the directory must not be removed. The failed
-        delta must be the parent of the next delta, because a chain cannot contain two deltas with
-        the same parent.
+        The directory of a failed delta exists if the rename could neither be synced nor undone. A
+        predictor may already serve the delta, so the directory of the delta must not be removed.
+        The failed delta must be the parent of the next delta, because a chain cannot contain two
+        deltas with the same parent.
 
         Raises:
-            OSError: the directory's name still cannot be synced, so the next delta must not be
-                written.
+            OSError: the name of the delta's directory still cannot be synced, so the next delta
+                must not be written.
             CheckpointError: another process wrote the directory.
         """
         failed, team = self._failed, self._writers
@@ -243,7 +243,7 @@ class RunWriter:
     def has_unsaved_rows(self, cell: nn.Cell) -> bool:
         """Return whether rows have changed, on any worker, since the newest state was saved.
 
-        Call `finish_write` first. Nothing is read from disk.
+        Call `finish_write` first. The method reads nothing from disk.
         """
 
         def differs() -> bool:
@@ -277,8 +277,8 @@ class RunWriter:
     def close(self) -> None:
         """Wait for the current writes, then end the threads.
 
-        The results of the last writes are not checked, because the next delta includes the changes
-        of a failed write.
+        The method does not check whether the last writes succeeded, because the next delta includes
+        the changes of a failed write.
         """
         for worker in (self._writer, self._merger):
             if worker is not None:
@@ -298,7 +298,7 @@ class RunWriter:
                 logger.warning("table '%s' keeps no digest: %s", table.name, error)
 
     def _merge(self, step: int) -> None:
-        """Start merging the checkpoints up to `step`, the newest saved step."""
+        """Start to merge the checkpoints up to `step`, which is the newest saved step."""
         merger = self._merger
         assert merger is not None
         if any(self._writers.all(lambda: merger.busy)):
@@ -334,7 +334,7 @@ class RunWriter:
         self._note(path, written, stall, took)
 
     def _note(self, path: Path, written: Mapping[str, Any], stall: float, took: float) -> None:
-        """Record a written checkpoint; worker 0 announces it once, even if announcing fails."""
+        """Record a written checkpoint; worker 0 tries once to announce the checkpoint."""
         self.saves.append(
             Save(written["step"], written["kind"], written["rows"], stall, took, written["bytes"])
         )
@@ -350,7 +350,7 @@ class RunWriter:
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
         """Return a function that creates the manifest's fields with a new state id.
 
-        The parent of a delta is the newest state at the call of the returned function.
+        When the returned function is called, the newest state becomes the parent of a delta.
         """
         now = time.time()
         return lambda: {

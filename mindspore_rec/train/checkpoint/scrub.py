@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scrubbing in training: checks rows in memory by digests, and rows in tiers by checksums."""
+"""Scrubbing in training: digests check rows in memory, checksums check rows on Redis and SSDs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["DigestedRows", "TierRows"]
 
-_PART_ROWS = 8192  # about 0.2 ms
+_PART_ROWS = 8192  # comparing a part takes about 0.2 ms
 _TIER_ROWS = 2048
 _MOST_NAMED = 10
 
 
 class DigestedRows:
-    """Rows to scrub in tables that keep digests, except rows updated after the last delta.
+    """Rows to scrub in tables that keep digests; rows updated after the last delta are skipped.
 
     Args:
         tables: the tables; tables without digests are left out (`MapParameter.damaged_rows`).
@@ -36,7 +36,7 @@ class DigestedRows:
         self._left: deque[tuple[TableParameter, int, int]] = deque()
 
     def begin(self) -> int:
-        """Begin a round; return the number of parts; a part counts as one row."""
+        """Begin a round; return the number of parts, each of which counts as one row."""
         self._left.clear()
         for table in self._tables:
             if table.stats()["digest_bytes"] > 0:
@@ -46,17 +46,17 @@ class DigestedRows:
         return len(self._left)
 
     def look(self) -> Slice:
-        """Compare the rows of a part with their digests.
+        """Compare the rows in a part of a table with their digests.
 
         Raises:
-            RuntimeError: rows have changed without an update.
+            RuntimeError: a row has changed although no update has written the row.
         """
         if not self._left:  # the last part had damaged rows
             return Slice(0, True)
         table, part, parts = self._left.popleft()
         try:
             keys = table.damaged_rows(part, parts).tolist()
-        except ValueError:  # it keeps none any more: tiers or rules of eviction have been set
+        except ValueError:  # the table no longer keeps digests
             keys = []
         if not keys:
             return Slice(1, not self._left)
@@ -70,7 +70,7 @@ class DigestedRows:
 
 
 class TierRows:
-    """Rows to scrub on Redis and SSDs, where every row has a checksum.
+    """Rows to scrub on Redis and SSDs; each of these rows has a checksum.
 
     Args:
         tables: the tables; tables without Redis or an SSD are left out
@@ -85,7 +85,7 @@ class TierRows:
         self._left: deque[TableParameter] = deque()
 
     def begin(self) -> int:
-        """Begin a round; return the number of rows in tiers."""
+        """Begin a round; return the number of rows on Redis and SSDs."""
         self._left = deque(self._tables)
         stats = [table.stats() for table in self._tables]
         return sum(int(each.get(f"{kind}_rows", 0)) for each in stats for kind in ("remote", "ssd"))
@@ -94,7 +94,8 @@ class TierRows:
         """Read some rows of a table; the tier compares each row with its checksum.
 
         Raises:
-            RowDamagedError: rows have changed without an update. This error is a RuntimeError.
+            RowDamagedError: a row has changed although no update has written the row.
+                RowDamagedError is a subclass of RuntimeError.
         """
         try:
             rows, ended = self._left[0].scrub_tiers(_TIER_ROWS)

@@ -2,7 +2,8 @@
 """Snapshots of a network between two steps, for writing checkpoints.
 
 A full checkpoint is written directly from the tables, one part at a time. A `Delta` contains copies
-of the changes and is written later. So training waits only for the copies.
+of the changes and is written later. For a delta, training therefore waits only while the changes
+are copied.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ __all__ = ["DENSE", "Delta", "check_has_rows", "describe", "write_full"]
 
 
 def describe(table: TableParameter) -> dict[str, Any]:
-    """Return the shape, clock and age limits of a table for its entry in the manifest."""
+    """Return a table's shape, clock and age limits, for the table's entry in the manifest."""
     eviction = getattr(table, "eviction", None)
     return {
         "dim": table.dim,
@@ -61,10 +62,11 @@ def describe(table: TableParameter) -> dict[str, Any]:
 
 
 def check_has_rows(tables: Iterable[TableParameter]) -> None:
-    """Raise RuntimeError if a table's rows are missing, because the table would be saved empty.
+    """Raise RuntimeError if a table's rows are missing: a checkpoint would contain an empty table.
 
     Raises:
-        RuntimeError: weights without a table's rows were loaded into the network.
+        RuntimeError: the weights that were loaded into the network do not include the rows of a
+            table.
     """
     for table in tables:
         if table.rows_missing:
@@ -90,7 +92,7 @@ def write_full(
         states: states of other objects.
         directory: directory for the files.
         shares: the part of the network that this worker writes and returns. Default: None, which
-            means everything.
+            means the whole network.
 
     Raises:
         OSError: a file cannot be written.
@@ -135,10 +137,11 @@ class Delta:
     Args:
         cell: the training cell.
         tables: the cell's tables by name.
-        marks: marks of the tables by name; changes since these marks are copied.
-        states: states of objects outside the network; these states are written but not copied.
-        shares: the part of the network that this worker writes. Default: None, which means
-            everything.
+        marks: marks of the tables by name. Changes after these marks are copied.
+        states: states of objects outside the network; the snapshot uses these states without
+            copying them.
+        shares: the part of the network that this worker writes. Default: None, which means the
+            whole network.
 
     Raises:
         RuntimeError: a table's rows are missing, or a row belongs to another worker.
@@ -168,15 +171,16 @@ class Delta:
         self._states = states
 
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
-        """Store the digests that the tables keep.
+        """Store the digests of the tables' rows.
 
-        The digests describe the state that includes this delta. Mark the tables first, then call
-        this method. No row has changed since the copy, so reading the stored digests costs nothing.
+        The digests describe the state of the tables after this delta. Mark the tables first, then
+        call this method. Because no row has changed since the copy, no digest has to be computed
+        again.
         """
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 
     def write(self, directory: Path) -> dict[str, Any]:
-        """Write the files; return the tables' manifest entries.
+        """Write the files; return the manifest's entries for the tables.
 
         Raises:
             OSError: a file cannot be written.

@@ -25,7 +25,7 @@ def has_changed(table: TableParameter, mark: int) -> bool:
 
 
 def differs_from(cell: nn.Cell, tables: Mapping[str, TableParameter], entry: Entry) -> bool:
-    """Return whether clocks or limits of tables, or dense parameters, differ from the checkpoint.
+    """Return whether table clocks, table limits or dense parameters differ from the checkpoint's.
 
     Args:
         cell: the training cell.

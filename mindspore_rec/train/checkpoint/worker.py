@@ -42,7 +42,7 @@ class Worker:
         self._future = self._pool.submit(work)
 
     def wait(self) -> Any:
-        """Wait until the worker is idle; return the function's result or raise its error once.
+        """Wait until the worker is idle; return the last function's result or raise its error.
 
         Returns: Result of the function; None if no function has run or its result was returned
             before.
@@ -56,5 +56,5 @@ class Worker:
 
 
 def _yield_to_training() -> None:
-    if sys.platform == "linux":  # on Linux a thread has its own priority
+    if sys.platform == "linux":  # on Linux, each thread has its own priority
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)

@@ -20,12 +20,13 @@ __all__ = ["WorkerStates"]
 
 
 class WorkerStates:
-    """States of a checkpoint for one worker; the number of workers may have changed.
+    """States that one worker restores from a checkpoint; the number of workers may have changed.
 
     If the number of workers is unchanged, each worker restores its own states, bit for bit. If the
     number of workers has changed, the states are restored as follows.
 
-    * The training data load the states of all workers, and are divided among the present workers.
+    * The training data load the saved states of all workers, and are divided among the present
+      workers.
     * An object with `load_worker_states(states, worker, workers)` receives the states of all
       workers.
     * Any other object is restored only if its state was the same on all workers.
@@ -56,7 +57,7 @@ class WorkerStates:
             raise CheckpointError(f"{self._path} has other objects than other workers' files")
 
     def data(self) -> Any:
-        """Return the training data's state for loading; None if no state was saved."""
+        """Return the state to load into the training data; None if no state was saved."""
         if DATA not in self.names:
             return None
         return join_states([each[DATA] for each in self._objects])
@@ -64,7 +65,7 @@ class WorkerStates:
     def passes(self) -> Any:
         """Return the position in passes; None if no position was saved.
 
-        If the number of workers has changed, the position is the position of worker 0.
+        If the number of workers has changed, return the position of worker 0.
         """
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
@@ -78,7 +79,7 @@ class WorkerStates:
             self.load(name, owner)
 
     def load(self, name: str, owner: Any) -> None:
-        """Load an object's saved state into it.
+        """Load the saved state of an object into the object.
 
         Raises:
             CheckpointError: the object rejects the state.

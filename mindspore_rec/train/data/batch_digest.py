@@ -12,11 +12,11 @@ from mindspore_rec.common.stream.batches import Batch
 
 __all__ = ["batch_digest"]
 
-_EDGE = 4096  # bytes at either end of a column that tell batches apart
+_EDGE = 4096  # bytes at the start and the end of a column that are hashed
 
 
 def batch_digest(batch: Batch) -> int:
-    """Return a 32-bit hash of the last column, and of both ends of the other numeric columns.
+    """Return a 32-bit hash of the last column, and of start and end of other numeric columns.
 
     Example:
         >>> one, other = (Batch((np.array([row]), np.ones(1))) for row in (1, 2))

@@ -22,7 +22,7 @@ __all__ = ["DatasetBatches", "IterableBatches", "batch_source"]
 def batch_source(data: Any, argument: str = "data") -> BatchSource:
     """Return training data as a source of batches.
 
-    The training data may be one of the following objects.
+    `data` may be one of the following objects.
 
     * A `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, is returned unchanged.
     * A `mindspore.dataset.Dataset` yields its batches.
@@ -66,8 +66,9 @@ class IterableBatches(BatchSource):
 
     Args:
         data: iterable of batches. A batch is a tuple, list or dict of arrays, a single array, or
-            rows in an Arrow RecordBatch, a Table or a DataFrame. Columns of dicts and rows are in
-            the order of the first batch. If a batch consists of rows, its columns are Arrow arrays.
+            rows in an Arrow RecordBatch, a Table or a DataFrame. Columns of dicts and rows are
+            returned in the order of the first batch's columns. If a batch consists of rows, the
+            columns of the batch are Arrow arrays.
 
     Raises:
         ValueError: during iteration, a batch's columns differ from the columns of the first batch.
@@ -102,7 +103,7 @@ class IterableBatches(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """Attribute `column_names` of the iterable; empty if it has no such attribute."""
+        """The iterable's attribute `column_names`; empty if the iterable has no such attribute."""
         return list(getattr(self._data, "column_names", ()))
 
     @property
@@ -112,22 +113,22 @@ class IterableBatches(BatchSource):
 
     @property
     def stop_reason(self) -> str:
-        """Attribute `stop_reason` of the iterable; empty if it has no such attribute."""
+        """The iterable's attribute `stop_reason`; empty if the iterable has no such attribute."""
         return str(getattr(self._data, "stop_reason", ""))
 
     @property
     def lag(self) -> int | None:
-        """Attribute `lag` of the iterable; None if it has no such attribute."""
+        """The iterable's attribute `lag`; None if the iterable has no attribute `lag`."""
         return getattr(self._data, "lag", None)
 
     @property
     def has_state(self) -> bool:
-        """True if the iterable has a state that counts batches."""
+        """True if the iterable has a state, and its `state_dict` accepts the number of batches."""
         return self._stateful and self._names_batches()
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, such as a missing length, or None."""
+        """Reason why the position cannot be saved (such as a missing length), or None."""
         if self._stateful:
             if self._names_batches():
                 return None
@@ -139,7 +140,7 @@ class IterableBatches(BatchSource):
 
     @property
     def batches(self) -> int:
-        """Number of batches in the iterable's state; 0 if there is no state."""
+        """Number of batches that the iterable's state has counted; 0 if there is no state."""
         return self._count() or 0
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
@@ -161,14 +162,14 @@ class IterableBatches(BatchSource):
         """Return the batches of the iterable's method `split_by_worker(worker, workers)`.
 
         Returns:
-            None if the iterable has no such method, or if the method returns None.
+            None if the iterable has no method `split_by_worker`, or if the method returns None.
         """
         split = getattr(self._data, "split_by_worker", None)
         share = None if split is None else split(worker, workers)
         return None if share is None else batch_source(share)
 
     def covered_streams(self) -> list[Any]:
-        """Return the iterable and the sources that the iterable wraps, if they have a position."""
+        """Return the iterable and its wrapped sources; an empty list if there is no state."""
         streams: list[Any] = []
         each: Any = self._data if self.has_state else None
         while each is not None and not any(each is known for known in streams):
@@ -177,7 +178,7 @@ class IterableBatches(BatchSource):
         return streams
 
     def skip_passes(self, passes: int) -> None:
-        """Call `skip_passes(passes)` of the iterable if it has this method."""
+        """Call the iterable's method `skip_passes(passes)` if the iterable has this method."""
         skip = getattr(self._data, "skip_passes", None)
         if skip is not None:
             skip(passes)
@@ -212,11 +213,10 @@ class DatasetBatches(BatchSource):
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass of the data set."""
-        # The names are read only if needed, because MindSpore copies the pipeline to return the
-        # names.
+        # The names are read only if needed: to return the names, MindSpore copies the pipeline.
         names = tuple(self.column_names) if self._numpy else None
-        # The iterator does not run in a separate thread, although Ctrl-C would then end a wait at
-        # once. In a separate thread, an error inside the pipeline crashes MindSpore 2.10.
+        # The iterator does not run in a separate thread, where an error inside the pipeline would
+        # crash MindSpore 2.10. Without a separate thread, Ctrl-C does not end a wait at once.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):
@@ -242,7 +242,7 @@ class DatasetBatches(BatchSource):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, such as an endless Python generator, or None."""
+        """Reason why the position cannot be saved (an endless Python generator, ...), or None."""
         for each in _generators(self._dataset):
             source = each.source
             if hasattr(source, "state_dict") and hasattr(source, "load_state_dict"):
@@ -258,7 +258,7 @@ class DatasetBatches(BatchSource):
             None if the data set has no shards; the rows of each batch must then be divided.
 
         Raises:
-            ValueError: the shards of the data set do not match the workers.
+            ValueError: `num_shards` or `shard_id` of the data set does not match the workers.
         """
         shards = _shards(self._dataset)
         if not shards:
@@ -288,7 +288,7 @@ def _columns_of_rows(rows: Any) -> dict[str, Any]:
 def _has_length(dataset: Dataset) -> bool:
     if isinstance(dataset, GeneratorDataset) and _length(dataset.source) is None:
         return False
-    if isinstance(dataset, RepeatDataset) and dataset.count < 1:  # for ever
+    if isinstance(dataset, RepeatDataset) and dataset.count < 1:  # repeated without end
         return False
     return all(_has_length(child) for child in dataset.children)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the tables in which the timestamps of batches set the event time."""
+"""Choose the tables whose event time is set from the timestamps of batches."""
 
 from __future__ import annotations
 

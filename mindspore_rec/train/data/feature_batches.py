@@ -28,11 +28,11 @@ class FeatureBatches(BatchWrapper):
     """Source of batches of feature keys, for `RecModel.train`, `online_train` and `eval`.
 
     For FeatureSpec objects, each batch contains the keys of each feature, followed by the columns
-    that no feature reads. The label therefore stays the last column. For a FeaturePipeline, each
-    batch contains the pipeline's arrays. The timestamp is not a column of the batch, but the
-    latest timestamp is the batch's event time. Just before a batch's step, `RecModel` sets the
-    batch's event time on the tables in which the network looks up the features. For a Dataset, the
-    threads of the pipeline compute the keys ahead of the step.
+    that no feature reads. The label is not a feature, so it stays the last column. For a
+    FeaturePipeline, each batch contains the pipeline's arrays. The timestamp is not a column of the
+    batch, but the latest timestamp is the batch's event time. Just before a batch's step,
+    `RecModel` sets the batch's event time on the tables in which the network looks up the features.
+    For a Dataset, the threads of the pipeline compute the keys ahead of the step.
 
     A batch is skipped if the pipeline's `prepare` removes all of its rows.
 
@@ -46,12 +46,13 @@ class FeatureBatches(BatchWrapper):
             source may also be a `StreamSource`. The columns of a `StreamSource`, such as a
             `KafkaSource`, are used unchanged.
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
-            FeaturePipeline learns only in training, and its learned statistics are part of the
-            state. A `Schema` is accepted too. A `Schema` yields its arrays and does not learn here,
-            so call `Schema.fit` before.
+            FeaturePipeline learns only in training. The statistics that a FeaturePipeline has
+            learned are part of the state of `FeatureBatches`. A `Schema` is also accepted as
+            `specs`. A `Schema` yields its arrays and does not learn here, so call `Schema.fit`
+            before.
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
-            set, iterating over this object sets the tables' event time with each batch. Default:
-            the tables of the network that `RecModel` trains.
+            set, iterating over this object sets the event time of the tables for each batch.
+            Default: the tables of the network that `RecModel` trains.
         is_train: whether to set the event time and to learn. Use False for evaluation; a source
             with column names then needs no timestamp column. `RecModel.eval` rejects a pipeline
             that would learn. Default: True.
@@ -60,14 +61,15 @@ class FeatureBatches(BatchWrapper):
         source: the source of raw batches.
 
     Yields:
-        Dicts of columns; tuples if columns have no names or the specs name columns by index.
+        Dicts of columns; or tuples of columns, if columns have no names or the specs name columns
+        by index.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, two features contradict each other,
-            or features do not fit the tables or a batch. The error is also raised if a training
+            or features do not fit the tables or a batch. A ValueError is also raised if a training
             loop iterates over this object, a feature is the timestamp, and `tables` is None.
-        RuntimeError: a Dataset's batch does not fit the features; the message is the message of the
-            ValueError.
+        RuntimeError: a batch of a Dataset does not fit the features; MindSpore raises the
+            ValueError as a RuntimeError with the same message.
 
     Example:
         >>> import mindspore as ms
@@ -114,7 +116,7 @@ class FeatureBatches(BatchWrapper):
         return length
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables in which iterating over this object sets the event time.
+        """Return the tables whose event time is set by iterating over this object.
 
         Raises:
             ValueError: a feature is the timestamp, but `tables` is None.
@@ -132,9 +134,9 @@ class FeatureBatches(BatchWrapper):
         return self._tables
 
     def change(self, batch: Batch) -> Batch | None:
-        """Convert the batch's features to keys; return the new batch with its event time.
+        """Convert the features to keys; return a new batch with the keys and the event time.
 
-        The result is None if `prepare` removed all rows of the batch.
+        The method returns None if `prepare` removed all rows of the batch.
         """
         made = self._of_dataset(batch) if self._inserted else self._of_rows(batch)
         prepared = self._insert.pipeline.reads() is None
@@ -166,7 +168,7 @@ class FeatureBatches(BatchWrapper):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the batches' columns; empty if unknown before the first batch."""
+        """Names of the batches' columns; empty if only the first batch can show the names."""
         names = self.source.column_names
         if self._inserted:
             place = len(self._insert.pipeline.column_names)
@@ -182,14 +184,14 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables in which to set the event time: the constructor's `tables`, if passed.
+        """Return the tables whose event time is set: the constructor's `tables` if it was passed.
 
         Args:
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, but either a table that evicts by age is missing
-                or no feature is looked up in a table.
+            ValueError: a feature is the timestamp, and either `tables` lacks a table that evicts by
+                age, or no feature is looked up in a table.
         """
         if not self._timed:
             return self.source.event_tables(tables)

@@ -75,7 +75,7 @@ def check_read_again(argument: str, data: Any, times: int, what: str = "epochs")
         argument: name of the argument in the error message.
         data: the data.
         times: number of epochs or evaluations.
-        what: what the error message calls the passes, such as "epochs" or "evaluations". Default:
+        what: name of the passes in the error message, such as "epochs" or "evaluations". Default:
             'epochs'.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InsertFunc: a FeaturePipeline whose output includes the event time as a column."""
+"""InsertFunc: computes the keys of features, and adds the event time as a column."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ __all__ = ["InsertFunc"]
 
 
 class InsertFunc:
-    """Function made by `get_insert_func`; call it with a Dataset, or a dict or tuple of columns.
+    """Function that `get_insert_func` returns, for a Dataset or for a dict or tuple of columns.
 
     Args:
         specs: FeatureSpec objects, a FeaturePipeline, or a Schema; a Schema does not learn.
         with_time: whether the output contains the batch's event time, if a feature is the
-            timestamp. If False, the timestamp column is not read and not in the output. Default:
-            True.
+            timestamp. If False, the timestamp column is neither read nor returned. Default: True.
         learn: whether each batch first updates the pipeline's statistics. Default: True.
 
     Attributes:
         schema: the Schema, or None.
         pipeline: the FeaturePipeline that computes the keys.
-        learn: whether batches update the statistics.
+        learn: whether batches update the statistics of the pipeline.
         training: whether a network trains on the batches.
         specs: the features.
         features: the features that are looked up.
@@ -54,7 +53,7 @@ class InsertFunc:
         self.time_place = None if self._time is None else len(self.pipeline.column_names)
 
     def __call__(self, batch: Any) -> Any:
-        """Return the batch or Dataset with keys in place of features; see `get_insert_func`.
+        """Return the batch or Dataset with keys instead of raw features; see `get_insert_func`.
 
         Raises:
             TypeError: `batch` is neither a dict, a tuple, a list nor a Dataset.

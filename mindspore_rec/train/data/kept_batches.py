@@ -32,13 +32,14 @@ class KeptBatches(BatchWrapper):
     """Batches in which histories replace the events (`KeptEvents`) of the rows.
 
     In a stream, a row's history consists of the user's events in earlier rows. Training writes the
-    events of a batch to the users' tables just before the batch's step. So the tables in a
-    checkpoint contain exactly the events of the trained batches, even if later batches were read
+    events of a batch to the users' tables just before the batch's step. The tables in a checkpoint
+    therefore contain exactly the events of the trained batches, even if later batches were read
     ahead.
 
-    Rows from files may be shuffled. All rows are first read once, and their events are sorted by
-    time. Each row's history is then looked up in these events and in the events of the tables.
-    Before its first batch, training writes the events of all rows to the tables.
+    Rows from files may be read in shuffled order. First, all rows are read once, and the rows'
+    events are sorted by time. Each row's history is then looked up in the sorted events and in the
+    events of the tables. Before the first batch, training writes the events of all rows to the
+    tables.
 
     An evaluation does not change the tables.
 
@@ -46,8 +47,8 @@ class KeptBatches(BatchWrapper):
         source: batches with the arrays of a schema.
         schema: the schema.
         tables: tables of the network, including the users' tables.
-        rows: if the rows are from files, a function that returns batches of all rows in their
-            order. Default: None, which means that the batches are from a stream.
+        rows: function that returns batches of all rows in their order, if the rows are from files.
+            Default: None, which means that the rows are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
 
@@ -83,7 +84,7 @@ class KeptBatches(BatchWrapper):
         return list(_replaced(self.source.column_names, self.schema.pipeline.kept))
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Raise ValueError, because several workers would read the events of one user."""
+        """Raise ValueError: the events of one user must not be divided among several workers."""
         names = [each.name for each in self.schema.pipeline.kept]
         raise ValueError(
             f"histories {names} are kept from rows by one process, got {workers} workers: train "
@@ -102,7 +103,7 @@ class KeptBatches(BatchWrapper):
         try:
             yield from super().read()
         except ReadLaterError:
-            raise  # another iteration goes on, and the batches that were read ahead are trained
+            raise  # another iteration is running, and its batches will be trained
         except BaseException:  # no step follows for the batches that were read ahead
             for state in self._states:
                 state.forget()
@@ -124,7 +125,7 @@ class KeptBatches(BatchWrapper):
                 table.close()
 
     def change(self, batch: Batch) -> Batch:
-        """Return the batch with histories in place of events."""
+        """Return the batch with the histories instead of the events."""
         names = tuple(self.schema.arrays) if batch.names is None else batch.names
         if len(names) != len(batch.columns):
             return batch  # the arrays of a network, with histories
@@ -133,7 +134,7 @@ class KeptBatches(BatchWrapper):
         for place, kept in enumerate(self.schema.pipeline.kept):
             name = events_name(kept.name)
             if name not in arrays:
-                continue  # the rows carry their histories
+                continue  # the rows already contain this history
             events = np.ascontiguousarray(arrays[name], np.int64)
             if self._logs is not None:
                 lists = self._logs[place].histories(events)
@@ -156,7 +157,7 @@ class KeptBatches(BatchWrapper):
 def logs_after(
     schema: Schema, tables: Mapping[str, Any], rows: Callable[[], Iterable[Any]]
 ) -> dict[str, EventLog]:
-    """Return a log for each users' table, by table name: events of the table and of the rows.
+    """Return a log of events for each users' table, by table name; rows follow stored events.
 
     Args:
         schema: the schema.
@@ -198,7 +199,7 @@ def _together(commits: Sequence[_Commit], other: _Commit | None) -> _Commit | No
 
 
 def _replaced(names: Iterable[str], kept: Sequence[KeptEvents]) -> Iterator[str]:
-    """Yield the names of arrays; the arrays of a history replace the array of its events."""
+    """Yield the names, but replace the name of kept events by the names of the history's arrays."""
     of = {events_name(each.name): each for each in kept}
     for name in names:
         if name not in of:
@@ -214,7 +215,7 @@ def _table_of(kept: KeptEvents, tables: Mapping[str, Any]) -> Any:
 
 
 class _Scratch:
-    """Changed rows of users, stored in front of a table that stays unchanged.
+    """Changed rows of users, read in place of the rows of a table that stays unchanged.
 
     Args:
         table: the table.
@@ -233,11 +234,11 @@ class _Scratch:
         return rows
 
     def write_rows(self, users: np.ndarray, rows: np.ndarray) -> None:
-        """Set the rows of users."""
+        """Set the users' rows; the table behind this object stays unchanged."""
         self._above.write_rows(users, rows)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the latest time."""
+        """Set the event time, unless the present event time is later."""
         self.event_time = max(seconds, self.event_time or 0)
 
     def evict_due(self) -> None:

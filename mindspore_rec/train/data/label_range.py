@@ -21,9 +21,9 @@ _BINARY = (nn.BCELoss, nn.BCEWithLogitsLoss, BCEWithLogitsLoss)
 def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, where: str) -> None:
     """If the loss is a binary cross-entropy, check that the labels of a batch are in [0, 1].
 
-    Labels outside [0, 1] would raise no error, but they would train the network towards ever
-    greater predictions. Labels that are not NumPy arrays or Tensors of numbers pass this check, and
-    other checks reject them.
+    Labels outside [0, 1] would raise no error, but the network would learn to make ever greater
+    predictions. This check accepts labels that are not NumPy arrays or Tensors of numbers, because
+    other checks reject such labels.
 
     Args:
         batch: columns of the batch; the label is the last column.
@@ -60,7 +60,7 @@ def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, 
 
 
 def _remedy(label: np.ndarray, columns: BatchColumns) -> str:
-    """Return advice for the error; large whole numbers are probably ids in place of the label.
+    """Return advice for the error; large whole numbers in the label column are probably ids.
 
     If the label column contains ids, the real label column is missing or is not the last column.
     Training on ids as click labels would raise no error.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SchemaBatches: a thread makes the arrays of a schema ahead, from batches of raw columns."""
+"""SchemaBatches: a thread converts batches of raw columns to the schema's arrays in advance."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _AHEAD = 2  # batches; their arrays are made while the training computes
 class SchemaBatches(BatchWrapper):
     """Batches of a schema's arrays, computed from batches of raw columns.
 
-    `Schema.fit` must have been called before; reading batches does not change the schema. If the
-    schema has a time column, training batches include the event time.
+    Call `Schema.fit` before; reading batches does not change the schema. If the schema has a time
+    column, training batches include the event time.
 
     Args:
         source: batches of raw columns, such as `mindspore_rec.data.Rows.batches` makes.
         schema: the schema.
-        is_train: whether the batches are for training. Evaluations need no event time. Default:
-            True.
-        with_group: if True, an array `group` precedes the label: the keys of the rows' groups,
-            int64 ``[B]``. Default: False.
+        is_train: whether the batches are for training. Batches for evaluation need no event time.
+            Default: True.
+        with_group: if True, an array `group` comes before the label. The array contains the key of
+            each row's group, int64 ``[B]``. Default: False.
         weight: column of the source from which the array `weight` is made, if the schema has no
             weight column. Default: None.
 
@@ -90,7 +90,7 @@ class SchemaBatches(BatchWrapper):
         )
 
     def read(self) -> Iterator[Batch]:
-        """Return an iterator over one pass of arrays; a thread makes the next two batches."""
+        """Return an iterator over one pass of arrays; a thread makes two batches in advance."""
         batches = super().read()
 
         def following() -> Batch | None:
@@ -114,5 +114,5 @@ class SchemaBatches(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """Always False, because batches that were read ahead are lost when the iteration ends."""
+        """Always False: batches that were read ahead are lost when the iteration ends."""
         return False

@@ -26,25 +26,25 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
     """Return one worker's share of `data`, for training with several workers.
 
     Training divides data automatically. A stream is divided by partition if it has a partition for
-    each worker and no feature learns from the rows. A MindSpore Dataset with `num_shards` is
-    divided by its shards. Data with a method `split_by_worker(worker, workers)` are divided by this
-    method. For all other data, the rows of each batch are divided among the workers. Use this
-    function to choose another division:
+    each worker and no feature learns from the rows. If a MindSpore Dataset has `num_shards`, each
+    worker reads its own shard. If data have a method `split_by_worker(worker, workers)`, this
+    method divides the data. For all other data, the rows of each batch are divided among the
+    workers. Use this function to choose another division:
 
     * "rows": all workers read the same batches, and each worker keeps some rows of every batch. Of
       B rows, worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. In each step, the
-      workers together train on the same batch as a single process would. So a run needs the same
-      number of steps and learning rates as a single process, and gives the same results. At each
-      step, the workers check that they have read the same batch.
-    * "batches": worker w trains on the batches w, w + N, ... Each step therefore trains on N
-      batches of the data.
+      workers together train on the same batch as a single process would. A run with several workers
+      therefore needs the same number of steps and the same learning rates as a single process, and
+      gives the same results. At each step, the workers check that they have read the same batch.
+    * "batches": worker w trains on the batches w, w + N, ... In each step, the workers together
+      therefore train on N batches of the data.
     * "worker": the data already differ on each worker, because the program has divided them.
 
-    With one worker, all three choices return the data unchanged.
+    With one worker, all three values of `by` return the data unchanged.
 
     Args:
-        data: the training data, as for `RecModel.train`.
-        by: one of the three choices. Default: "rows".
+        data: the training data; see `RecModel.train`.
+        by: "rows", "batches" or "worker". Default: "rows".
 
     Raises:
         TypeError, ValueError: an argument has a wrong type or an unknown value.
@@ -59,7 +59,7 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
 
 
 class WorkerSplit(BatchWrapper):
-    """Source of one worker's share of another source's batches; see `split_by_worker`.
+    """Source that yields one worker's share of another source's batches; see `split_by_worker`.
 
     Args:
         source: source of the batches.
@@ -67,8 +67,8 @@ class WorkerSplit(BatchWrapper):
 
     Attributes:
         fingerprint: number of rows and digest of the last whole batch, computed before its rows
-            were divided. The number of rows and the digest must be equal on all workers. The value
-            is None if no check is needed.
+            were divided. The number of rows and the digest must be equal on all workers.
+            `fingerprint` is None if no check is needed.
     """
 
     def __init__(self, source: BatchSource, by: str = "rows") -> None:
@@ -78,7 +78,7 @@ class WorkerSplit(BatchWrapper):
         self._place: tuple[int, int] | None = None
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource:
-        """Return this object, which yields only the share of this worker from now on."""
+        """Return this object, which from now on yields only this worker's share of the batches."""
         if self.by == "worker" and workers > 1 and self.source.learns:
             raise ValueError(
                 "features that learn of the batches need the same batches on all workers, and "
@@ -113,7 +113,7 @@ class WorkerSplit(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """True if the source's `reads_on` is True and each source batch yields one batch."""
+        """True if `reads_on` of the source is True and each source batch yields one batch."""
         return self.by != "batches" and self.source.reads_on
 
     def read(self) -> Iterator[Batch]:
@@ -132,7 +132,7 @@ class WorkerSplit(BatchWrapper):
     def _every(self, worker: int, workers: int) -> Iterator[Batch]:
         """Read as many batches as there are workers, then yield this worker's batch.
 
-        The position after the yielded batch is therefore the same on all workers.
+        All workers therefore have the same position after each batch.
         """
         batches = self.source.read()
         while True:
@@ -160,7 +160,7 @@ def _row_count(batch: Batch) -> int:
 
 
 def _rows(batch: Batch, first: int, last: int) -> Batch:
-    """Return some rows of a batch, including the histories of these rows."""
+    """Return the rows from `first` up to `last` of a batch, including these rows' histories."""
     rows = _row_count(batch)
     made = list(batch.columns)
     ragged = ragged_places(batch.names)

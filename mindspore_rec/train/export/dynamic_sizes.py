@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes of an exported model that may vary: the number of rows, and the numbers of values.
+"""Sizes of an exported model that may vary: the numbers of rows and of values in histories.
 
-MindSpore exports a model for one size of each input. The exported sizes are unusual: `BATCH` for
-the rows, and a further prime for the values of each history. This module replaces these sizes by
-sizes that may vary.
+MindSpore exports a model for one size of each input. The exported sizes are unusual numbers:
+`BATCH` for the number of rows, and another prime for the number of values of each history. This
+module replaces the exported sizes by sizes that may vary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BATCH = 1009  # a prime; no dimension of a network is a multiple of it
 
 
 def exported_sizes(specs: Sequence[TensorSpec]) -> dict[str, int]:
-    """Return the first size of each input in the exported model.
+    """Return the size of the first dimension of each input in the exported model.
 
     Example:
         >>> specs = [TensorSpec("a", "FP32", (-1,), "b"), TensorSpec("b", "INT64", (-1,))]
@@ -47,21 +47,21 @@ def _primes_above(least: int, count: int) -> list[int]:
 
 
 def free_sizes(model: Any, sizes: Mapping[str, int], parameters: Collection[str]) -> None:
-    """Change a model to accept inputs of any first size.
+    """Change a model so that the first dimension of its inputs may have any size.
 
     Args:
         model: the exported model.
-        sizes: first size of each input in the exported model.
+        sizes: size of the first dimension of each input in the exported model.
         parameters: names of the dense parameters, whose sizes do not vary.
 
     Raises:
-        NotExportableError: an exported size occurs outside of shapes.
+        NotExportableError: an exported size occurs in a value that is not a shape.
     """
     _Sizes(model, sizes).free(parameters)
 
 
 class _Sizes:
-    """The sizes of one model."""
+    """Changes the sizes in one exported model."""
 
     def __init__(self, model: Any, sizes: Mapping[str, int]) -> None:
         self.model, self.graph = model, model.graph
@@ -70,7 +70,7 @@ class _Sizes:
             self.inputs.setdefault(size, name)
 
     def free(self, parameters: Collection[str]) -> None:
-        """Free the sizes of shapes, constants, slices, inputs and outputs."""
+        """Make the sizes in shapes, constants, slices, inputs and outputs variable."""
         import onnx
         from onnx import numpy_helper
 
@@ -120,12 +120,13 @@ class _Sizes:
         return np.where(np.isin(np.arange(len(shape)), at), -1, shape)
 
     def _made_by_size(self, name: str, value: np.ndarray) -> list[Any]:
-        """Return nodes that make a constant from the size of an input; none for other constants.
+        """Return nodes that make a constant from the size of an input; [] for other constants.
 
-        The constant is the size itself, or the same row for each row of the input.
+        The constant is either the size itself, or a tensor with the same row for each row of the
+        input.
 
         Raises:
-            NotExportableError: the constant has the size in another way.
+            NotExportableError: the constant depends on the size in any other way.
         """
         whole = value.dtype.kind in "iu"
         if whole and value.shape == (1,) and int(value[0]) in self.inputs:
@@ -157,7 +158,7 @@ class _Sizes:
         ]
 
     def _rows(self, name: str, size: int) -> list[Any]:
-        """Return nodes that compute the first size of an input, int64 `[1]`."""
+        """Return nodes that compute the size of an input's first dimension, int64 `[1]`."""
         from onnx import helper
 
         return [

@@ -18,7 +18,7 @@ __all__ = ["KEYS", "compare"]
 KEYS = 64
 """Number of ids to test, starting from 0."""
 
-_TRIED = ((1, 3), (2, 40), (7, 3))  # rows of a batch, and most values of a list
+_TRIED = ((1, 3), (2, 40), (7, 3))  # number of rows, and maximum number of values in a list
 _MOST_ERROR = 1e-5
 
 
@@ -27,8 +27,8 @@ def compare(
 ) -> None:
     """Compare the outputs of ONNX Runtime and MindSpore for batches of several sizes.
 
-    A batch whose lists are all empty is only given to ONNX Runtime, because some of MindSpore's
-    operators end the process on tensors without elements.
+    If all lists of a batch are empty, only ONNX Runtime runs the batch, because some MindSpore
+    operators crash the process if a tensor has no elements.
 
     Raises:
         NotExportableError: the outputs differ.
@@ -57,7 +57,7 @@ def _tried_inputs(
 ) -> list[np.ndarray]:
     """Return random inputs; rows of variable length get 0 to `longest` values.
 
-    If `longest` is not 0, there is at least one value.
+    If `longest` is not 0, at least one row has a value.
     """
     ends = {name: np.cumsum(rng.integers(0, longest + 1, rows)) for name in _offsets_of(specs)}
     arrays = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FairLock: a lock that gives threads the graph lock in their order of arrival."""
+"""FairLock: threads acquire the graph lock in their order of arrival."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["FairLock"]
 
 
 class FairLock:
-    """Lock that gives out `graph_lock` in order of arrival, so predictions cannot block updates.
+    """Lock that threads acquire in order of arrival, so that predictions cannot block updates.
 
     A plain lock often goes to the thread that has just released the lock. A thread that already
     holds `graph_lock` acquires this lock without waiting.
@@ -31,7 +31,7 @@ class FairLock:
         self._inside = threading.local()
 
     def reading(self) -> FairLock:
-        """Return the lock itself, because MindSpore runs one prediction at a time."""
+        """Return the lock itself, because MindSpore can run only one prediction at a time."""
         return self
 
     def writing(self) -> FairLock:
@@ -39,7 +39,8 @@ class FairLock:
         return self
 
     def __enter__(self) -> None:
-        # The first thread in the queue may be waiting for a lock that this thread holds.
+        # A thread that already holds `graph_lock` does not enter the queue, because the first
+        # thread in the queue may be waiting for `graph_lock`.
         waits = not graph_lock._is_owned()  # type: ignore[attr-defined]
         if waits:
             self._wait()
@@ -69,6 +70,6 @@ class FairLock:
     def _pass_on(self) -> None:
         with self._lock:
             if self._waiting:
-                self._waiting.popleft().release()  # still held, now by another thread
+                self._waiting.popleft().release()  # the next thread now holds the lock
             else:
                 self._held = False

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slices of an exported model, along dimensions whose sizes may vary.
 
-In the model that MindSpore exports, the places of `x[1:]` and `x[:-1]` are numbers near the
-exported size of x. This module counts such places from the end of the dimension.
+In the model that MindSpore exports, starts and ends of slices such as `x[:-1]` are numbers near the
+exported size of x. This module counts the starts and ends from the end of the dimension.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ _Change = Callable[[Any, _Places, _Places, _Places], tuple[_Places, _Places]]
 
 
 def free_slices(model: Any, sizes: Collection[int]) -> None:
-    """Change the places of slices so that they are right for all sizes.
+    """Change the starts and ends of slices so that the slices are right for all sizes.
 
     Args:
         model: the exported model, which is changed.
         sizes: exported sizes that may vary.
 
     Raises:
-        NotExportableError: a place is near a size that may vary, in a tensor of unknown shape.
+        NotExportableError: a start or end is near a size that may vary, in a tensor of unknown
+            shape.
     """
     import onnx
 
@@ -55,11 +56,12 @@ def free_slices(model: Any, sizes: Collection[int]) -> None:
 
 
 def _change_slices(graph: Any, change: _Change) -> None:
-    """Replace starts and ends of the slices whose places are constants.
+    """Change the starts and ends of slices whose starts and ends are constants.
 
     Args:
         graph: graph of the model.
-        change: function that returns starts and ends, from the node, starts, ends and axes.
+        change: function that takes the node, the starts, the ends and the axes, and returns new
+            starts and ends.
     """
     from onnx import numpy_helper
 
@@ -75,7 +77,7 @@ def _change_slices(graph: Any, change: _Change) -> None:
 
 
 def _from_end(place: int, size: int, sizes: Collection[int]) -> int:
-    """Return a place counted from the end, if it is in the second half of a large dimension.
+    """Return `place`, counted from the end if it is in the second half of a large dimension.
 
     Args:
         place: start or end of a slice.
@@ -97,6 +99,6 @@ def _from_end(place: int, size: int, sizes: Collection[int]) -> int:
 
 
 def _mended(node: Any, starts: _Places, ends: _Places, axes: _Places) -> tuple[_Places, _Places]:
-    """Return the places of a slice; MindSpore's places for `x[-1]` are changed to select it."""
+    """Return starts and ends of a slice; replace the end that MindSpore exports for `x[-1]`."""
     pairs = zip(starts, ends, strict=True)
     return starts, [_END if pair == _LAST else pair[1] for pair in pairs]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table lookups by MindSpore's own operators, over rows that no longer change."""
+"""Lookups in tables whose rows no longer change, by MindSpore's own operators."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class FrozenTable(nn.Cell):
         * **ids** (Tensor) - int32 or int64, of any shape.
 
     Outputs:
-        float32 Tensor `[*ids.shape, dim]`. For ids without a row, the output is the table's value
-        for missing rows.
+        float32 Tensor `[*ids.shape, dim]`. For an id without a row, the output is the value that
+        the table returns for unknown ids.
     """
 
     def __init__(self, table: TableParameter, padding_key: int | None, mode: str = "sum") -> None:
@@ -52,7 +52,7 @@ class FrozenTable(nn.Cell):
         self.rows = Parameter(Tensor(together), name=f"{table.name}.rows", requires_grad=False)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Keep the parameter names, so that a file has only one set of rows per table."""
+        """Leave the parameter names unchanged: a file then has only one set of rows per table."""
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of the ids."""
@@ -70,11 +70,11 @@ class FrozenTable(nn.Cell):
         return ops.gather(self.rows, place, 0).reshape((*ids.shape, -1))
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return the rows of the ids; replaces `TableParameter.lookup_eval`."""
+        """Return the rows of the ids; this method replaces `TableParameter.lookup_eval`."""
         return self.rows_of(ids)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the combined rows of bags `[bags, length]`; replaces a table's `pool_eval`."""
+        """Return the combined rows of bags `[bags, length]`, in place of a table's `pool_eval`."""
         if offsets is not None or weights is not None:
             raise ValueError("bags with offsets or weights have no form as MindIR")
         total = self.rows_of(ids).sum(1)
@@ -86,7 +86,7 @@ class FrozenTable(nn.Cell):
 
 
 class _FrozenGroup(nn.Cell):
-    """Rows of several tables; there is one table for each column of ids."""
+    """Rows of several tables, with one table for each column of ids."""
 
     def __init__(self, tables: list[FrozenTable]) -> None:
         super().__init__(auto_prefix=False)
@@ -101,7 +101,7 @@ class _FrozenGroup(nn.Cell):
 
 @contextmanager
 def frozen(network: nn.Cell) -> Iterator[None]:
-    """Replace the tables of a network's lookups by `FrozenTable`s inside the context.
+    """Inside the context, replace the tables of a network's lookups by `FrozenTable`s.
 
     Raises:
         ValueError: a lookup has bfloat16 output, which MindIR does not support.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a network with MindSpore: one graph for all batch sizes, compiled again on an error."""
+"""Run a network with MindSpore: one graph for all batch sizes, recompiled after an error."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ __all__ = ["GraphRunner", "Served"]
 class GraphRunner(Runner):
     """Runs a network in evaluation mode with MindSpore, in one thread at a time.
 
-    After an operator has raised an error (for an id outside a vocabulary, for example), a MindSpore
-    graph can no longer return outputs. After an operator's error, the runner recompiles the graph
-    for the next call.
+    If an operator raises an error, for example for an id outside a vocabulary, a MindSpore graph
+    can no longer return outputs. If an operator has raised an error, the runner recompiles the
+    graph for the next call.
 
     Args:
         network: the network.
-        inputs: inputs of the network. Sizes of -1 are dynamic dimensions of one graph. If `inputs`
-            is None, the inputs are unknown, and `CellCaller` compiles the graphs.
-        features: as `Runner.features`. Default: None.
+        inputs: inputs of the network. A size of -1 makes a dimension dynamic, so that one graph
+            serves all sizes. If `inputs` is None, the inputs are unknown, and `CellCaller` decides
+            which graphs to compile.
+        features: see `Runner.features`. Default: None.
         owned: True if `close` frees the network's tables. Default: False.
 
     Example:
@@ -63,7 +64,7 @@ class GraphRunner(Runner):
         self._caller = self._new_caller()
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """Wait for the outputs here, because the network's state may change later."""
+        """Run the network, and wait for the outputs: the network's state may change later."""
         tensors = [Tensor.from_numpy(_writable(each)) for each in arrays]
         try:
             outputs = self._caller(False, *tensors)
@@ -97,7 +98,7 @@ class GraphRunner(Runner):
             load_chain(self.network, chain)
 
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Set Parameters in place, because the compiled graph continues to use the same memory."""
+        """Overwrite Parameters in place, because the compiled graph still uses their memory."""
         for parameter, array in values:
             memory = parameter.asnumpy()
             memory[...] = array
@@ -112,7 +113,7 @@ class GraphRunner(Runner):
 
 
 class Served(nn.Cell):
-    """Cell around a network; setting the inputs of the cell does not change the network's inputs.
+    """Cell around a network, so that `set_inputs` of the cell does not change the network's inputs.
 
     Args:
         network: the network; its parameters keep their names.

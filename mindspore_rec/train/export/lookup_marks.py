@@ -43,31 +43,31 @@ class LookupMark(nn.Cell):
         )
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Keep the parameter name, which identifies the lookup."""
+        """Leave the parameter's name unchanged, because the name identifies the lookup."""
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return a Gather of the ids, always in float32, the dtype of exported networks."""
+        """Return a Gather of the ids in float32, the only dtype of exported networks."""
         return ops.gather(self.rows, ids, 0)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the sum of a Gather; the sum depends on all inputs of the bag."""
+        """Return the sum of the gathered rows; the computation uses all inputs of the bag."""
         rows = ops.gather(self.rows, ids, 0)
         if weights is not None:
             rows = rows * ops.expand_dims(weights * self.weight, -1)
         if offsets is None:
             return rows.sum(1)
-        # The returned value has the right shape, and the graph that computes the value includes all
-        # inputs of the lookup. The graph is exported but never run.
+        # This sum has the shape of the lookup's output, and all inputs of the lookup are in its
+        # graph. The graph is exported but never run.
         return ops.gather(self.starts, offsets, 0) + rows.sum(0)
 
     def construct(self, ids: Tensor, descriptor: Tensor, like: Tensor, anchor: Tensor) -> Tensor:
-        """Return a Gather of the ids, for the lookup of a group of tables."""
+        """Return a Gather of the ids, as the lookup of a group of tables requires."""
         return ops.gather(self.rows, ids, 0)
 
 
 @contextmanager
 def marked(network: nn.Cell) -> Iterator[dict[str, LookupMark]]:
-    """Replace the lookups of a network by stand-ins inside the context."""
+    """Inside the context, replace the lookups of a network by stand-ins."""
     replaced: list[tuple[nn.Cell, str, Any]] = []
     marks: dict[str, LookupMark] = {}
 
@@ -93,7 +93,7 @@ def marked(network: nn.Cell) -> Iterator[dict[str, LookupMark]]:
 
 
 def exchange(cell: nn.Cell, attribute: str, value: Any) -> Any:
-    """Set an attribute without the checks of `Cell`; return its old value."""
+    """Set an attribute without the checks of `Cell`; return the attribute's old value."""
     holders = (cell.__dict__, cell._cells, getattr(cell, "_primitives", {}))
     for holder in holders:
         if attribute in holder:

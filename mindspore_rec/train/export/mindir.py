@@ -28,23 +28,23 @@ _MOST_ERROR = 1e-5
 def export_mindir(
     network: nn.Cell, path: str | os.PathLike[str], inputs: Sequence[TensorSpec | str] | None = None
 ) -> Path:
-    """Write a network as MindIR with the present rows of its tables, and check the file's outputs.
+    """Write a network as MindIR with the current rows of its tables, and check the file's outputs.
 
     Args:
         network: the network, which stays in evaluation mode afterwards. The network's tables may be
             in any tier, but two copies of all rows must fit in memory.
         path: path of the file; `.mindir` is added if missing.
-        inputs: inputs as for `Predictor`, such as `["ids:INT64:-1,26"]`. Default: the network's
-            `set_inputs`.
+        inputs: inputs of the network, such as `["ids:INT64:-1,26"]`, in any form that `Predictor`
+            accepts. Default: the network's `set_inputs`.
 
     Returns:
         The path of the file. Above 1 GB, MindSpore splits the model into several files in the same
         directory.
 
     Raises:
-        ValueError: `inputs` is None and the network has no `set_inputs`, or the network cannot be
-            exported as MindIR. The error is also raised if the file's outputs differ from the
-            network's outputs.
+        ValueError: `inputs` is None and the network's `set_inputs` was not called, or the network
+            cannot be exported as MindIR. A ValueError is also raised if the file's outputs differ
+            from the network's outputs.
         OSError: the file cannot be written.
 
     Example:
@@ -96,7 +96,7 @@ def export_mindir(
 
 
 def _tried_inputs(network: nn.Cell, specs: Sequence[TensorSpec], rows: int) -> list[np.ndarray]:
-    """Return random inputs; ids may be without a row, except in static tables."""
+    """Return random inputs; some ids may have no row, except in static tables."""
     rng = np.random.default_rng(rows)
     tables = tables_of(network)
     least = min((table.vocabulary for table in tables if table.vocabulary), default=0)

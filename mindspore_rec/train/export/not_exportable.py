@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NotExportableError: a network has no form without MindSpore."""
+"""NotExportableError: a network cannot be written in a form that runs without MindSpore."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ __all__ = ["NotExportableError"]
 
 
 class NotExportableError(Exception):
-    """Raised if a network cannot be served without MindSpore; the message says why."""
+    """Raised if a network cannot be served without MindSpore; the message contains the reason."""

@@ -111,7 +111,7 @@ def export_network(
 
 
 def _rename_inputs(model: Any, names: Sequence[str]) -> None:
-    """Rename the model's inputs to the network's input names; the order of inputs is the same."""
+    """Rename the model's inputs to the network's input names; keep the order of the inputs."""
     initializers = {tensor.name for tensor in model.graph.initializer}
     infos = [info for info in model.graph.input if info.name not in initializers]
     if len(infos) != len(names):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of an ONNX graph: who makes and reads a value, and what outputs depend on."""
+"""Nodes of an ONNX graph: the node that computes a value, its readers, and needed nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def readers_of(nodes: Iterable[Any]) -> dict[str, list[Any]]:
 
 
 def names_read(node: Any) -> set[str]:
-    """Return the names of the values that a node reads, also in the body of a loop."""
+    """Return the names of all values that a node reads, including values read in a loop's body."""
     names = set(node.input)
     for attribute in node.attribute:
         if attribute.HasField("g"):
@@ -37,7 +37,7 @@ def names_read(node: Any) -> set[str]:
 
 
 def needed_nodes(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
-    """Return the nodes on which outputs depend, in the order of `nodes`."""
+    """Return the nodes that are needed to compute `outputs`, in the order of `nodes`."""
     wanted, needed = set(outputs), []
     for node in reversed(nodes):
         if wanted.intersection(node.output):
@@ -47,7 +47,7 @@ def needed_nodes(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
 
 
 def replace_nodes(graph: Any, nodes: Sequence[Any]) -> None:
-    """Replace the nodes of a graph; some of the new nodes may be nodes of the graph."""
+    """Replace the nodes of a graph; the new nodes may include nodes of the graph."""
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove the lookups from an ONNX model of `mindspore.export`, for serving.
 
-In the exported model, a Parameter replaces the table, and a lookup is a Gather of this Parameter.
-This module removes lookups from the model. The results of lookups become inputs of the model.
+In the model that `mindspore.export` writes, each table is a Parameter, and a lookup is a Gather of
+this Parameter. This module removes lookups from the model. The results of lookups become inputs of
+the model.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ STARTS, WEIGHTS = ":starts", ":weights"  # name suffixes of a lookup's further P
 class Cut:
     """A lookup that was removed from a model.
 
-    The fields are the names of the lookup's Parameter, result and ids in the model. For a lookup of
-    bags, `offsets` and `weights` may also be set.
+    Each field is a name in the model: `mark` names the lookup's Parameter, `result` its output, and
+    `ids` its ids. `offsets` and `weights` may be set if the lookup combines bags.
     """
 
     mark: str
@@ -41,15 +42,15 @@ def cut_lookups(
 
     Args:
         model: ONNX model from `mindspore.export`.
-        marks: maps the name of each lookup's Parameter to True if the lookup combines bags. Bags
-            are exported as a ReduceSum of the rows.
+        marks: maps the name of each lookup's Parameter to True if the lookup combines bags.
+            MindSpore exports a bag as a ReduceSum of the rows.
         parameters: names of the dense parameters, which become inputs of the model.
 
     Returns:
-        Three values. The first value is the dense model, whose inputs are lookup results, other
-        inputs and parameters. The second value is the model that computes the ids and the offsets
-        of lookups; it is empty if all these are inputs. The third value is the list of lookups in
-        the order of the model.
+        Three values. The first returned value is the dense model, whose inputs are lookup results,
+        other inputs and parameters. The second returned value is the model that computes the ids
+        and the offsets of lookups; this model is empty if all ids and offsets are inputs. The third
+        returned value is the list of lookups in the order of the model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.
@@ -96,11 +97,11 @@ def cut_lookups(
 def _bag(
     mark: str, rows: str, readers: Mapping[str, list[Any]], makers: Mapping[str, Any]
 ) -> tuple[str, str | None, str | None]:
-    """Return the names of the bags' result, offsets and weights in the exported model.
+    """Return the names of a bag's result, offsets and weights in the exported model.
 
     Args:
         mark: name of the lookup's Parameter.
-        rows: result of the lookup's Gather.
+        rows: name of the result of the lookup's Gather.
         readers: for the name of each value, the nodes that read the value.
         makers: for the name of each value, the node that computes the value.
     """
@@ -123,7 +124,7 @@ def _bag(
 
 
 def _other(node: Any, name: str) -> str:
-    """Return the other input of a node whose two inputs include `name`."""
+    """Return the input of a node that is not `name`; the node has two inputs."""
     return str(node.input[1] if node.input[0] == name else node.input[0])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open a network that MindSpore runs; serving reaches MindSpore only through this module."""
+"""Open a network that MindSpore runs; serving uses MindSpore only through this module."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ def open_by_mindspore(
     inputs: Sequence[TensorSpec | str] | None,
     choose_mode: bool = False,
 ) -> GraphRunner:
-    """Return a runner for a network, before the checkpoint's values are loaded.
+    """Return a runner for a network; the checkpoint's values are loaded into the network later.
 
     Args:
         entry: checkpoint that will be loaded into the network.
-        network: the network, or a function that makes it. If None, the checkpoint's builder makes
-            the network. A network made here has its own tables, which its runner frees.
-        inputs: inputs of the network. Default: the inputs from the network's `set_inputs` or from
-            the checkpoint.
+        network: the network, or a function that makes it. If `network` is None, the checkpoint's
+            builder makes the network. If this function makes the network, the runner frees the
+            tables of the network.
+        inputs: inputs of the network. Default: the inputs from the network's `set_inputs`, or else
+            from the checkpoint.
         choose_mode: True to set MindSpore's graph mode; False to keep the mode of the process.
             Default: False.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the network of a run, or a text that says why the export fails."""
+"""Write a run's network as ONNX; if the export fails, write a text with the reason instead."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def write_network(
     recorded: Sequence[str] | None,
     model: dict[str, Any] | None,
 ) -> str | None:
-    """Write the network of a run, or why this fails; replace an earlier network.
+    """Write a run's network as ONNX, or a text on why this fails; replace an earlier network.
 
     Args:
         path: directory of the run, or of a checkpoint that `save_checkpoint` wrote.
-        make: function that returns the network, or the network and its FeaturePipeline. The
-            network's tables and parameters are changed.
-        inputs: inputs of the network, as for `Predictor`.
-        recorded: inputs to use if neither `inputs` nor the network's `set_inputs` specifies them.
+        make: function that returns the network, or the network and its FeaturePipeline. This
+            function changes the network's tables and parameters.
+        inputs: inputs of the network; see `Predictor`.
+        recorded: inputs to use if `inputs` is None and the network's `set_inputs` was not called.
         model: the manifest's entry for the network.
 
     Returns:
-        Why the export failed; None if the network was written.
+        Reason why the export failed; None if the network was written.
 
     Raises:
         OSError: a file cannot be written.

@@ -22,8 +22,8 @@ class BatchColumns:
         labelled: whether the last column is a label, which the network does not read.
 
     Attributes:
-        names: names of the latest batch's columns, available inside `named`; empty if the columns
-            have no names.
+        names: names of the latest batch's columns, available in the context `named`; empty if the
+            columns have no names.
 
     Example:
         >>> columns = BatchColumns(nn.Dense(2, 1), True)
@@ -42,7 +42,7 @@ class BatchColumns:
 
     @contextmanager
     def named(self, find_names: Callable[[], Sequence[str]]) -> Iterator[None]:
-        """Use the names from `find_names` inside the context.
+        """Inside the context, use the names that `find_names` returns.
 
         Args:
             find_names: function that returns names for batches without names, or an empty sequence.
@@ -54,7 +54,7 @@ class BatchColumns:
             self.names, self._find_names = (), tuple  # release the data, which may be large
 
     def known_names(self) -> Sequence[str]:
-        """Return the names of the columns; empty if unknown."""
+        """Return the names of the columns; an empty sequence if the names are unknown."""
         return self.names or self._find_names()
 
     def is_label(self, place: int, count: int) -> bool:
@@ -80,7 +80,7 @@ def input_names(network: nn.Cell) -> list[str]:
 def column_title(
     place: int, count: int, network: nn.Cell, labelled: bool, names: Sequence[str] = ()
 ) -> str:
-    """Return a column's name in error messages: its name, or its index and the network's argument.
+    """Return a column's title: its name, or its index and the network argument that receives it.
 
     Args:
         place: index of the column, from 0.

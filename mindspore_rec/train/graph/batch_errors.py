@@ -2,9 +2,9 @@
 """Explain in one sentence why MindSpore cannot compile or run a network for a batch.
 
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
-output or C++ file names. MindSpore raises TypeError, ValueError or RuntimeError for every cause.
-Therefore this module reads the text of the error, as `operator_errors` does. Apart from one message
-of `fuse`, no other code in the library depends on the text of an error.
+output or C++ file names. For any cause, MindSpore may raise a TypeError, a ValueError or a
+RuntimeError. Like `operator_errors`, this module therefore reads the text of the error. No other
+code in the library depends on the text of an error, except code that reads one message of `fuse`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mindspore_rec.train.graph.said import beside_text
 
 __all__ = ["LABEL_HAS_FEWER_AXES", "LABEL_HAS_MORE_AXES", "explained_by_batch"]
 
-# Messages that a cell with a network and a loss raises during compilation.
+# Messages of errors that a cell with a network and a loss raises during compilation.
 LABEL_HAS_FEWER_AXES = "the shape of the label has fewer axes than that of the prediction"
 LABEL_HAS_MORE_AXES = "the shape of the label has more axes than that of the prediction"
 
@@ -43,11 +43,10 @@ _OTHER_NUMBER = "arameters number of the function|positional arg|the length of i
 def explained_by_batch(
     error: Exception, columns: BatchColumns, batch: Sequence[Tensor]
 ) -> Exception | None:
-    """Return an error with a sentence about the batch; None if the columns do not explain the
-    error.
+    """Return an error with one sentence about the batch; None if the columns explain nothing.
 
-    The sentence is the whole message, so a terminal shows it in the last line. MindSpore's own
-    message is the error's attribute `mindspore_text`.
+    The error's message is a single sentence, so a terminal shows the sentence in the last line. The
+    error's attribute `mindspore_text` contains MindSpore's message.
 
     Args:
         error: the error that MindSpore raised.
@@ -80,7 +79,7 @@ def _own_sentence(text: str) -> str:
     """Return the text before the C++ files in MindSpore's message; empty for compiler errors.
 
     Compiler errors contain the position in the network's code. In PyNative mode, the traceback
-    shows this position.
+    shows the position in the network's code.
     """
     stack = _STACK.search(text)
     if stack is None or "Net Construct Code" in text:
@@ -89,7 +88,7 @@ def _own_sentence(text: str) -> str:
 
 
 class _Reason:
-    """Reason why a batch does not fit, derived from MindSpore's message."""
+    """Reason why a batch does not fit the network, derived from MindSpore's message."""
 
     def __init__(self, text: str, columns: BatchColumns, batch: Sequence[Tensor]) -> None:
         self._text = text
@@ -123,7 +122,8 @@ class _Reason:
         if ids is not None:
             return self._no_ids(*ids.groups())
         doubles = [i for i, column in enumerate(self._batch) if _dtype(column) == "float64"]
-        # Sometimes, MindSpore names no dtype, only the kernel that it could not choose.
+        # Sometimes, MindSpore's error names only a kernel that MindSpore could not choose, and no
+        # dtype.
         if doubles and re.search("float64|KernelMod Init Failed", self._text, re.IGNORECASE):
             return (
                 f"{self._title(doubles[0])} is float64: networks compute in float32, "

@@ -27,23 +27,25 @@ _Signature = tuple[tuple[tuple[int, ...], Any], ...]
 class CellCaller:
     """Calls a cell under the graph lock with batches of any size, in GRAPH_MODE or PyNative mode.
 
-    In GRAPH_MODE, MindSpore would compile a graph for each shape. In this class, the first two
-    shapes (a full batch and the shorter last batch of an epoch) get separate static graphs, the
-    fastest kind of graph. At the third shape, a third graph is compiled for all sizes. In the third
-    graph, the dimensions that have varied are dynamic. The dynamic graph is about 10 to 30 % slower
-    per step than the first two graphs but needs no further compilation. If the backbone has a true
-    attribute `varying_inputs`, the first graph is already dynamic in all first dimensions. A cell
-    with its own `set_inputs` is not changed.
+    In GRAPH_MODE, MindSpore compiles a separate graph for each shape. This class compiles separate
+    static graphs, the fastest kind of graph, for the first two shapes: a full batch and the shorter
+    last batch of an epoch. For the third shape, a third graph is compiled, which serves all sizes.
+    The third graph has dynamic sizes in the dimensions that have varied. The dynamic graph is about
+    10 to 30 % slower per step than the first two graphs but needs no further compilation. If the
+    backbone has a true attribute `varying_inputs`, all first dimensions are already dynamic in the
+    first graph. If `set_inputs` of the cell was called before, the class does not change the cell's
+    inputs.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
-    `cell.set_train(False)`. Such an inner cell stays in evaluation mode while the network trains.
+    `cell.set_train(False)`. An inner cell in evaluation mode stays in this mode while the network
+    trains.
 
     Args:
         cell: the cell to call.
-        backbone: the network inside the cell. Other cells may contain the same network and may have
-            changed its mode. Default: None, which means the cell itself.
-        labelled: whether a batch's last column is a label, which the backbone does not take. Used
-            for error messages. Default: False.
+        backbone: the network inside the cell. Other cells may contain the same network, and may
+            have changed the network's mode. Default: None, which means the cell itself.
+        labelled: whether the last column of a batch is a label and therefore not an input of the
+            backbone. `labelled` is used for error messages. Default: False.
 
     Attributes:
         compilations: number of graphs compiled so far through this object.
@@ -74,7 +76,7 @@ class CellCaller:
         """Return the cell's output.
 
         Args:
-            train: True for training mode: tables insert and learn, and dropout is active.
+            train: True for training mode, in which tables insert and learn, and dropout is active.
             *batch: the cell's inputs.
         """
         with graph_lock:
@@ -125,9 +127,10 @@ class CellCaller:
         else:
             seen.append(signature)
         self.compilations += 1
-        # Collect garbage now, because MindSpore also collects garbage during a compilation. If an
-        # older network were freed during a compilation, MindSpore would forget the new graph's
-        # arguments. MindSpore would then compile the new graph again at the next call.
+        # Collect garbage now, so that a collection by MindSpore during a compilation frees no
+        # network. If an older network were freed during a compilation, MindSpore would forget the
+        # new graph's arguments. MindSpore would then compile the new graph a second time at the
+        # next call of the cell.
         gc.collect()
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:
@@ -157,9 +160,9 @@ def _finish() -> None:
 
 
 def _forget_gradient() -> None:
-    """Clear the state that a failed gradient of PyNative mode leaves.
+    """Clear the state that remains in MindSpore after a gradient has failed in PyNative mode.
 
-    If the state is not cleared, MindSpore 2.10 refuses `tensor[0]` until the process ends.
+    If this state remains, MindSpore 2.10 rejects `tensor[0]` until the process ends.
     """
     if ms.get_context("mode") == ms.PYNATIVE_MODE:
         _pynative_executor.clear_res()

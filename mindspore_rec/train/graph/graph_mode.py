@@ -18,10 +18,10 @@ _mode_before = ms.GRAPH_MODE
 
 @contextmanager
 def graph_mode() -> Iterator[None]:
-    """Set MindSpore's graph mode inside the block; restore the old mode at the end.
+    """Inside the context, set MindSpore's graph mode; afterwards, restore the previous mode.
 
-    The mode applies to the whole process. If several threads are inside blocks of this context, the
-    last thread to leave sets the mode that was set before the first thread entered.
+    The mode applies to the whole process. If several threads use this context at the same time, the
+    last thread that leaves the context sets the mode that was set before the first thread entered.
 
     Example:
         >>> ms.set_context(mode=ms.PYNATIVE_MODE)

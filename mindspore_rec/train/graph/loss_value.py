@@ -13,13 +13,13 @@ __all__ = ["loss_value"]
 
 
 def loss_value(outputs: Any) -> float:
-    """Return the loss: the mean of a train step's output or, for a tuple, of its first element.
+    """Return the mean of a train step's output or, if the output is a tuple, of its first element.
 
     Args:
         outputs: a Tensor, or a tuple or list with the loss first.
 
     Returns:
-        The loss; NaN if the output has no number.
+        The loss as a float; NaN if `outputs` is None or empty.
 
     Example:
         >>> loss_value((Tensor([1.0, 3.0]), Tensor([9.0])))

@@ -23,11 +23,12 @@ def input_specs(
 ) -> tuple[TensorSpec, ...] | None:
     """Return the specs of the network's inputs, or None if the inputs are unknown.
 
-    The specs are read from `given`. If `given` is None, the specs are read from the network's
-    `set_inputs` or, if `set_inputs` was never called, from `recorded`. The names of the inputs are
-    in the network's attribute `input_names`; without the attribute, they are the arguments of
-    `construct`. If an input contains values of variable-length rows, the attribute `input_offsets`
-    maps its name to the name of the input with the offsets.
+    If `given` is not None, the specs are read from `given`. If `given` is None, the specs are read
+    from the network's `set_inputs` or, if `set_inputs` was never called, from `recorded`. The names
+    of the inputs are in the network's attribute `input_names`. If the network has no such
+    attribute, the names are the arguments of `construct`. If an input contains values of
+    variable-length rows, the attribute `input_offsets` maps this input's name to the name of the
+    input with the offsets.
 
     Raises:
         TypeError, ValueError: the specs do not describe the arguments of `construct`.

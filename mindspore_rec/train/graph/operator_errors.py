@@ -4,9 +4,9 @@
 MindSpore puts an operator's message into a page of other text. After any operator in a graph has
 failed, MindSpore refuses to run the graph again, although the table is unchanged. To shorten
 messages and to repair graphs, this module wraps the function with which MindSpore runs a Cell's
-graph. The exception contains the operator's message and, as `mindspore_text`, MindSpore's message.
-The next call recompiles the graph. MindSpore's error has no specific type, so the module reads the
-error's text.
+graph. The exception's message is the operator's message; the exception's attribute `mindspore_text`
+is MindSpore's message. The next call of the cell recompiles the graph. MindSpore's error has no
+specific type, so this module reads the text of the error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OURS = re.compile(
 
 
 def operator_error(error: BaseException) -> RuntimeError | None:
-    """Return an error with the table operator's message, or None for errors of other operators.
+    """Return an error with the table operator's message; None if the error has another source.
 
     Args:
         error: exception raised by MindSpore.

@@ -2,7 +2,7 @@
 """Access to the native core: table operators, exceptions, number of threads.
 
 `_native` is a Python module and also the library with the operators that a graph calls. Python code
-and graphs use the same tables, because module and library are one shared object.
+and graphs use the same tables, because the module and the library are one shared object.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if _malloc == "keep":
 
 set_engine(MindSporeEngine())
 
-# MindSpore opens and closes the library for each shape inference. Opening and closing are cheap
-# while another handle is open.
+# MindSpore opens and closes the library for each shape inference. Opening and closing the library
+# are cheap while another handle of the library is open.
 _held = ctypes.CDLL(LIBRARY)
 
 
-# Users pass the keys to these operators, so their calls raise errors at once.
+# Users pass keys to these operators, so each call raises its errors at once.
 _WITH_USERS_KEYS = frozenset(
     f"Msr{name}"
     for name in (
@@ -67,10 +67,10 @@ _WITH_USERS_KEYS = frozenset(
 
 
 class TableOperator(ops.Custom):
-    """Operator of the native library; outside a graph, it also accepts NumPy arrays.
+    """Operator of the native library; a call outside a graph also accepts NumPy arrays.
 
-    A call also initialises lazily initialised Tensors; MindSpore itself initialises only the inputs
-    of graphs. Keys and values may be NumPy arrays if `takes_arrays` was called.
+    A call also initializes Tensors whose initialization was delayed; MindSpore itself initializes
+    only the inputs of graphs. Keys and values may be NumPy arrays if `takes_arrays` was called.
     """
 
     raises_at_once = False  # whether a call outside a graph waits for its own errors
@@ -81,17 +81,17 @@ class TableOperator(ops.Custom):
 
         Args:
             table: name of the table, for error messages.
-            int32_keys: whether the table's keys are int32; int64 keys must then be in the int32
+            int32_keys: whether the table's keys are int32. If True, int64 keys must be in the int32
                 range.
         """
         self._table = table, int32_keys
         return self
 
     def tell_dtypes(self, dtypes: Any) -> None:
-        """Set an attribute that differs if operators of one function differ in output dtypes.
+        """Set an attribute that distinguishes operators of one function by their output dtypes.
 
-        PyNative mode caches dtypes by function and attributes. Without the attribute, an operator
-        would use the cached dtypes of another operator.
+        PyNative mode caches the output dtypes by the function and the attributes of an operator.
+        Without the attribute, an operator would use the cached dtypes of another operator.
 
         Args:
             dtypes: dtype of the output, or a tuple of dtypes.
@@ -104,7 +104,8 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # Without `sync`, PyNative mode would raise the error at a later operation.
+                # Without `sync`, PyNative mode would raise this operator's error only at a later
+                # operation.
                 _pynative_executor.sync()
             return result
 
@@ -115,8 +116,8 @@ class TableOperator(ops.Custom):
             array = np.ascontiguousarray(np.atleast_1d(value) if value.ndim == 0 else value)
             return Tensor(_keys(array, *self._table) if i == 0 else _values(array, self._table[0]))
         if self.raises_at_once and isinstance(value, (int, float, list, tuple)):
-            # For numbers, lists and tuples, MindSpore would infer a result shape smaller than the
-            # written data.
+            # For numbers, lists and tuples, MindSpore would infer a result shape that is smaller
+            # than the data that the operator writes.
             raise TypeError(f"ids, keys and values must be Tensors, got {type(value).__name__}")
         return value
 
@@ -149,14 +150,14 @@ def custom_op(
     shapes: tuple[tuple[int, ...], ...] | None = None,
     multi_output: bool = False,
 ) -> TableOperator:
-    """Return an operator in `csrc/ops`, for graph and PyNative mode and dynamic shapes.
+    """Return an operator in `csrc/ops` for graph and PyNative mode, with dynamic shapes.
 
     Args:
         name: name of the C++ function; `<name>InferShape` must exist too, unless `shapes` is given.
         dtype: dtype of the output, or a tuple of dtypes.
-        bprop: gradient function, as for `ops.Custom`. Default: None.
-        shapes: shapes of the outputs, if they do not depend on the shapes of the inputs. Default:
-            None.
+        bprop: gradient function; see `ops.Custom`. Default: None.
+        shapes: shapes of the outputs, if these shapes do not depend on the shapes of the inputs.
+            Default: None.
         multi_output: whether the operator has more than one output. Default: False.
     """
     infer = None if shapes is None else lambda *_: shapes
@@ -173,7 +174,7 @@ def custom_op(
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Set the number of threads that one table operator uses, including the calling thread.
+    """Set the number of threads that each table operator uses, including the calling thread.
 
     The initial number is the value of the environment variable `MINDSPORE_REC_NUM_THREADS`. If the
     variable is not set, the initial number is the number of CPUs on which the process may run.
@@ -187,8 +188,8 @@ def set_num_threads(num_threads: int) -> None:
         ValueError: `num_threads` is out of range.
 
     Warns:
-        RuntimeWarning: the system lets the process start fewer threads than `num_threads`;
-            operators then use only the started threads.
+        RuntimeWarning: the operating system does not let the process start `num_threads` threads;
+        operators then use only the threads that were started.
 
     Example:
         >>> import mindspore_rec
@@ -209,5 +210,5 @@ def set_num_threads(num_threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """Return the number of threads that one table operator uses."""
+    """Return the number of threads that each table operator uses."""
     return int(_native.get_num_threads())

@@ -19,7 +19,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 def beside_text(error: E, said: BaseException) -> E:
-    """Return `error` with MindSpore's message as its attribute `mindspore_text`.
+    """Set MindSpore's message as the attribute `mindspore_text` of `error`, and return `error`.
 
     Raise the error `from None`, so that Python prints the sentence without MindSpore's message.
 

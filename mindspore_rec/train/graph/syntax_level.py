@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep MindSpore's syntax level unchanged by an export."""
+"""Restore MindSpore's syntax level after an export."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["syntax_level_kept"]
 def syntax_level_kept() -> Iterator[None]:
     """Restore MindSpore's `jit_syntax_level` at the end of the context.
 
-    A failed export leaves the level STRICT. At level STRICT, MindSpore cannot compile graphs that
-    assign rows of a MapParameter.
+    A failed export leaves MindSpore at the level STRICT. At the level STRICT, MindSpore cannot
+    compile graphs that assign rows of a MapParameter.
 
     Example:
         >>> with syntax_level_kept():

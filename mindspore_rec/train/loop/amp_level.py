@@ -14,11 +14,11 @@ __all__ = ["AMP_LEVELS", "apply_amp_level"]
 
 AMP_LEVELS = ("O0", "O1", "O2", "O3", "auto")
 _CPU_INFO = Path("/proc/cpuinfo")
-_BFLOAT16_FLAGS = r"\b(avx512_bf16|amx_bf16|bf16)\b"  # of x86-64, of Arm
+_BFLOAT16_FLAGS = r"\b(avx512_bf16|amx_bf16|bf16)\b"  # CPU flags of x86-64 and Arm
 
 
 def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
-    """Set the input type that a level requires for the matrix products in dense layers.
+    """For a level of mixed precision, set the input type of matrix products in dense layers.
 
     At every level, sums, stored weights, table rows and optimizer states keep their types. No loss
     scale is needed, because bfloat16 has the range of float32. Therefore 'O1', 'O2' and 'O3' have

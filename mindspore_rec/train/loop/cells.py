@@ -44,10 +44,10 @@ def _check_axes(prediction: int, label: int) -> None:
 
 
 class _OfClasses:
-    """Base of cells that reject labels outside the prediction's classes in PyNative mode.
+    """Base class of cells that, in PyNative mode, reject labels outside the prediction's classes.
 
     In PyNative mode, MindSpore continues after a failed operator without the operator's result, and
-    may crash. In graph mode, the operator's own error is raised.
+    may crash. In graph mode, MindSpore raises the operator's own error.
     """
 
     loss_fn: nn.Cell
@@ -61,7 +61,7 @@ class _OfClasses:
 
 
 def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> None:
-    if label.ndim >= prediction.ndim:  # the label has the shares of the classes
+    if label.ndim >= prediction.ndim:  # the label contains the shares of the classes
         return
     classes, got = prediction.shape[1], label.asnumpy()
     wrong = got[((got >= classes) | (got < -classes)) & (got != ignored)]
@@ -70,7 +70,7 @@ def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> No
 
 
 def members_of(network: nn.Cell) -> int:
-    """Return a network's number of members; in training, each member returns a logit.
+    """Return a network's number of members; in training, each member returns its own logit.
 
     Example:
         >>> members_of(nn.Dense(2, 1))
@@ -89,7 +89,7 @@ def label_scale_of(network: nn.Cell) -> LabelScale | None:
 
 
 def of_members(column: Tensor, members: int) -> Tensor:
-    """Return the labels or weights `[B, ...]`, repeated for each member.
+    """Return the labels or weights `[B, ...]`, with all rows repeated for each member.
 
     Example:
         >>> of_members(Tensor([[0.0], [1.0]]), 2).asnumpy().ravel().tolist()
@@ -105,8 +105,8 @@ class LossCell(_OfClasses, nn.Cell):
     columns. The loss of a network with several members is the mean of the members' losses.
 
     Args:
-        network: computes the prediction from all columns except the last column.
-        loss_fn: computes the loss from prediction and label.
+        network: cell that computes the prediction from all columns except the last column.
+        loss_fn: cell that computes the loss from prediction and label.
 
     Inputs:
         columns: the inputs, followed by the label.
@@ -128,7 +128,7 @@ class LossCell(_OfClasses, nn.Cell):
         self.network = network
         self.loss_fn = differentiable(loss_fn)
         self.pairs = isinstance(loss_fn, _OF_EACH)
-        self.ignored = getattr(loss_fn, "ignore_index", None)  # a class without a loss
+        self.ignored = getattr(loss_fn, "ignore_index", None)  # index of a class that has no loss
         self.members = members_of(network)
         self.sums = self.members > 1 and getattr(loss_fn, "reduction", None) == "sum"
 
@@ -148,8 +148,8 @@ class EvalCell(_OfClasses, nn.Cell):
     """Network that returns a batch's loss, prediction and label, as `Model`'s metrics require.
 
     Args:
-        network: as for `LossCell`.
-        loss_fn: as for `LossCell`.
+        network: see `LossCell`.
+        loss_fn: see `LossCell`.
 
     Inputs:
         columns: the inputs, followed by the label.
@@ -166,7 +166,7 @@ class EvalCell(_OfClasses, nn.Cell):
         self.network = network
         self.loss_fn = loss_fn
         self.pairs = isinstance(loss_fn, _OF_EACH)
-        self.ignored = getattr(loss_fn, "ignore_index", None)  # a class without a loss
+        self.ignored = getattr(loss_fn, "ignore_index", None)  # index of a class that has no loss
 
     def construct(self, *columns: Any) -> Any:
         """Return loss, prediction and label."""

@@ -28,7 +28,7 @@ _native_module: Any = _native
 class _Window:
     """A window of a batch: consecutive fields `column[:, start:stop]`, or a whole id column.
 
-    Column -1 means all id columns with one or two dimensions, concatenated along the fields.
+    `column` -1 means all id columns with one or two dimensions, concatenated along the fields.
     """
 
     column: int
@@ -36,7 +36,7 @@ class _Window:
     stop: int | None = None
 
     def of(self, columns: Sequence[np.ndarray]) -> np.ndarray | None:
-        """Return the ids as a contiguous array, or None if the batch lacks the fields."""
+        """Return the ids as a contiguous array; None if the batch lacks the window's fields."""
         column = _side_by_side(columns) if self.column < 0 else columns[self.column]
         if column is None or self.stop is None:
             return column if column is None else np.ascontiguousarray(column)
@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """Lookups of one table; for each lookup, the windows of a batch that may contain its ids."""
+    """Lookups of one table: for each lookup, the windows of a batch that may contain its ids."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0
@@ -64,17 +64,18 @@ class _Watched:
 class IdColumns:
     """Finds the ids of a batch that each table will look up, before the network runs.
 
-    After a step, `recent_lookups` of each table returns one hash for each looked-up array of ids.
-    The columns of the batch are hashed too: whole columns, groups of consecutive fields, and all
-    columns concatenated. If a column and a lookup have the same hash, the lookup reads the column.
-    Ids that the network computes are in no column, so `prefetch_ids` must return these ids.
+    After a step, `recent_lookups` of each table returns one hash for each array of ids that the
+    step looked up in the table. The columns of the batch are hashed too: whole columns, groups of
+    consecutive fields, and all columns concatenated. If a part of the batch and a lookup have the
+    same hash, this part contains the ids of the lookup. Ids that the network computes are in no
+    column, so `prefetch_ids` must return these ids.
 
     Args:
         tables: the tables.
-        prefetch_ids: a function that takes the batch's columns and returns the ids of tables by
-            table name. The ids of a table are an array or a list of arrays. For all other tables,
-            the id columns are found by hash. Default: None, which means that hashes identify the id
-            columns of all tables.
+        prefetch_ids: a function that takes a batch's columns and returns a dict of ids by table
+            name. The ids of a table are an array or a list of arrays. For all other tables, hashes
+            identify the id columns. Default: None, which means that hashes identify the id columns
+            of all tables.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -94,19 +95,20 @@ class IdColumns:
 
     @property
     def known(self) -> bool:
-        """True if the ids of any table are known."""
+        """True if the ids of at least one table are known."""
         return self._prefetch_ids is not None or any(
             watched.windows() for watched in self._watched.values()
         )
 
     def ids(self, columns: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the ids by table name, for the tables whose ids are known.
+        """Return the ids of a batch by table name, for tables whose ids are known.
 
         Args:
             columns: columns of one batch.
 
         Raises:
-            TypeError, ValueError: `prefetch_ids` returned something other than ids by table name.
+            TypeError, ValueError: `prefetch_ids` returned something other than a dict of ids by
+                table name.
         """
         ids_by_table = {}
         for name, watched in self._watched.items():
@@ -136,20 +138,21 @@ class IdColumns:
                     raise TypeError(
                         f"prefetch_ids: ids of '{name}' must be int32 or int64, got {array.dtype}"
                     )
-            # The id columns of the table are now known, so the search for them ends.
+            # `prefetch_ids` returns the ids of this table, so no search for the table's id columns
+            # is needed.
             self._watched.pop(name, None)
             if arrays:
                 ids_by_table[name] = _joined(arrays)
         return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Compare a batch with its step's lookups; call after each step if `watching` is True."""
+        """Compare a batch with its step's lookups; call this after each step while `watching`."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue
             lookups = self._tables[name].recent_lookups()
             if not lookups or any(size == 0 for _, size in lookups):
-                continue  # of a batch whose histories are all empty, a later batch shows the column
+                continue  # all histories are empty; a later batch shows the column
             matches = [_matches(columns, digest, size) for digest, size in lookups]
             first = watched.steps == 0
             if not first and len(matches) == len(watched.lookups):
@@ -184,7 +187,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
     """Return the windows whose ids have the hash `digest`.
 
-    If no column has a window with this hash, search the joined columns.
+    If no column contains the ids, search the concatenation of all columns.
     """
     for places in (range(len(columns)), [-1]):
         windows = [
@@ -218,7 +221,7 @@ def _windows(place: int, columns: Sequence[np.ndarray], size: int) -> Iterator[_
 
 
 def _side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Return all id columns concatenated along the fields, or None for fewer than two columns."""
+    """Return all id columns, concatenated along the fields; None if there are fewer than two."""
     parts = [
         column.reshape(len(column), -1)
         for column in columns

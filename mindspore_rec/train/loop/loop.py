@@ -41,7 +41,7 @@ class TrainLoop:
     unbounded data set has no size.
 
     Args:
-        call: `CellCaller` of the train cell.
+        call: `CellCaller` of the training cell.
         run: parameters that callbacks read by `run_context.original_args()`.
         callbacks: a callback, or a manager of several callbacks.
         interruption: records a request to stop by Ctrl-C or SIGTERM.
@@ -53,9 +53,10 @@ class TrainLoop:
 
     Attributes:
         summary: summary of the run.
-        stop_on_nan: whether a NaN or infinite loss is an error.
-        finite_columns: True if a NaN or an infinity in a column is an error.
-        optimizers: optimizers of the train cell. A list of learning rates must cover all steps.
+        stop_on_nan: whether a NaN or infinite loss of a step is an error.
+        finite_columns: whether a NaN or infinite number in a column of a batch is an error.
+        optimizers: optimizers of the training cell. If an optimizer has a list of learning rates,
+            the list must cover all steps.
     """
 
     def __init__(
@@ -152,8 +153,8 @@ class TrainLoop:
             self._step(batch, begin)
         self._settle()
         run.interrupted = self._peers.interrupted(self._interruption)
-        # Set `taken` and `complete` before the callbacks of the epoch's end, because a callback may
-        # request a stop.
+        # Set `taken` and `complete` before the callbacks are called, because a callback may request
+        # a stop.
         taken = passes.taken
         complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
         self.summary.epochs += complete
@@ -200,7 +201,7 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
-        """Read batches of `stream` inside the context; drop the remaining batches at the end."""
+        """Inside the context, read batches from `stream`; at its end, drop the other batches."""
 
         def find_names() -> Sequence[str]:
             return source.column_names
@@ -225,18 +226,18 @@ class TrainLoop:
             self._interruption.waiting = False
 
     def _on_wait(self) -> None:
-        self._interruption.waiting = False  # no signal may interrupt a round or a callback
+        self._interruption.waiting = False  # no signal may interrupt communication or a callback
         try:
             self._peers.feed.on_wait()
         finally:
             self._interruption.waiting = True
 
     def _can_go_on(self) -> bool:
-        """Return True if a batch is ready for a step and the source has no further batch yet."""
+        """Return True if a batch can be trained on although the source has no further batch yet."""
         return self._peers.reads_on and self._stage.has_batch
 
     def _idle(self) -> None:
-        """Tell callbacks that training is waiting for data."""
+        """Call `on_train_wait` of the callbacks, because training is waiting for data."""
         for callback in self._run.list_callback:
             waits = getattr(callback, "on_train_wait", None)
             if waits is not None:
@@ -245,7 +246,7 @@ class TrainLoop:
     def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
         batch = self._peers.next(self._stage.next, most)
-        # If Ctrl-C has ended a wait for a batch, do not train on batches that were read before.
+        # If Ctrl-C has ended the wait for a batch, do not train on batches that were read ahead.
         return None if self._peers.interrupted(self._interruption) else batch
 
     def _limit(self, steps: int) -> None:
@@ -287,7 +288,7 @@ class TrainLoop:
         self._callbacks.on_train_step_end(self._context)
 
     def _check_rates(self) -> None:
-        """Check that the next step has a learning rate; at the first step, check all steps."""
+        """Check that the next step has a learning rate; before the first step, check all steps."""
         run = self._run
         if run.cur_step_num == 0:
             left = [check_rates(o, run.total_steps, run.epoch_num) for o in self.optimizers]
@@ -299,7 +300,7 @@ class TrainLoop:
             )
 
     def _begin_step(self, batch: Batch) -> Sequence[int]:
-        """Announce the step to the tables of all workers; return the batch size of each worker."""
+        """Announce the step to all workers' tables; return the number of rows on each worker."""
         samples = self._peers.begin_step(self._run.cur_step_num, batch)
         self._run.batch_samples = samples[self._peers.rank]
         return samples
@@ -322,7 +323,7 @@ class TrainLoop:
         return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
 
     def source_stop_reason(self, source: BatchSource) -> str:
-        """Return why the data ended on any worker, or ''."""
+        """Return the reason why the data ended on any of the workers; '' if there is no reason."""
         return self._peers.stop_reason(source.stop_reason)
 
     def finish(self, seconds: float) -> TrainSummary:

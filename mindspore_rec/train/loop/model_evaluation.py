@@ -79,7 +79,7 @@ class ModelEvaluation(ModelParts):
         return as_tensors(batch.columns, columns=columns)
 
     def _evaluate(self, run: Any, manager: Any, bar: Any, group: Group) -> None:
-        """Evaluate this worker's share; all workers make the same number of steps."""
+        """Evaluate the batches of this worker; all workers make the same number of steps."""
         context = RunContext(run)
         call = self._caller(self._eval_network)
         metrics = WorkerMetrics(group, self._metric_fns, self._sums_loss())

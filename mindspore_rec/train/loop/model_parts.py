@@ -31,7 +31,7 @@ class ModelParts(Model):
     _rows: SchemaTraining | None  # None if the network was not made from a schema
     _callers: dict[int, CellCaller]
     _caller_tables: dict[int, list[Any]]
-    _has_rows: bool  # or the warning was shown
+    _has_rows: bool  # also True after the warning was shown
     _metric_fns: Any
 
     def _hint_untrained(self) -> None:
@@ -66,8 +66,8 @@ class ModelParts(Model):
     def _mode(self) -> AbstractContextManager[None]:
         """Return graph mode for a network made from a schema, which always compiles in graph mode.
 
-        MindSpore's default, PyNative mode, is several times slower. A user's own network may need
-        PyNative mode, so its mode is not changed.
+        MindSpore's default, PyNative mode, is several times slower. Networks that were not made
+        from a schema may need PyNative mode, so their mode is not changed.
         """
         return nullcontext() if self._rows is None else graph_mode()
 
@@ -77,7 +77,7 @@ class ModelParts(Model):
         reduction = getattr(loss, "reduction", None)
         if isinstance(reduction, str):
             return reduction == "sum"
-        # Some losses of MindSpore store the reduction only in the attributes of LossBase.
+        # Some losses of MindSpore store the reduction only as attributes of LossBase.
         return bool(getattr(loss, "reduce", False)) and not getattr(loss, "average", True)
 
 

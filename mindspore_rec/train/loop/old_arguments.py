@@ -15,7 +15,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def takes_prefetch_ids(method: Method) -> Method:
-    """Let a training method accept `prefetch_ids`, in place of the model's attribute."""
+    """Let a training method accept `prefetch_ids` as an argument, in place of the attribute."""
 
     @functools.wraps(method)
     def call(self: Any, *arguments: Any, **named: Any) -> Any:

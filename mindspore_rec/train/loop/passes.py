@@ -35,16 +35,17 @@ _OTHERS = "for other data, which begin at their start, say restore(model, data, 
 
 
 class Passes:
-    """Position in the passes over training data, so that a checkpoint can resume within a pass.
+    """Position within a pass over the training data, at which a restarted training resumes.
 
-    Positions are recorded only after a call of `keep`. Recording needs a digest of each batch.
+    Positions are recorded only after a call of `keep`. To record positions, the class computes a
+    digest of each batch.
 
     Args:
         source: this worker's share of the data.
-        share: division of the data among workers, either "whole" or a result of `share_way`.
+        share: how the data are divided among workers: "whole" or a result of `share_way`.
         workers: number of workers.
         run: parameters of the training.
-        has_batch: function that returns True if a batch has been read but not yet used for a step.
+        has_batch: function that returns True if a batch has been read whose step has not begun.
 
     Attributes:
         epochs: number of finished epochs, including `initial_epoch`.
@@ -85,11 +86,11 @@ class Passes:
 
     @property
     def goes_on(self) -> bool:
-        """True if the next pass skips the batches whose steps are finished."""
+        """True if the next pass begins by skipping the batches of finished steps."""
         return self._at is not None
 
     def end_epoch(self, complete: bool) -> None:
-        """Record that an epoch has ended, after its callbacks were called."""
+        """Record that an epoch has ended; call this method after the epoch's callbacks."""
         if complete:
             self.epochs += 1
             self.taken = 0
@@ -97,12 +98,12 @@ class Passes:
     # ---- for checkpoints
 
     def keep(self) -> None:
-        """Record the position of each batch from now on, for `state`."""
+        """From now on, record the position of each batch, so that `state` can return it."""
         self._kept = True
         self._length = self._source.length
 
     def state(self, batch: Batch | None) -> dict[str, Any] | None:
-        """Return the position after `batch` as JSON values and arrays; None before `keep`.
+        """Return the position after `batch`, as JSON values and arrays; None if none is recorded.
 
         Args:
             batch: the batch of the last step; None before the first step.
@@ -125,10 +126,10 @@ class Passes:
         }
 
     def go_on(self, state: Mapping[str, Any], path: Any) -> None:
-        """Resume at the position in `state`, before the first batch; call `keep` first.
+        """Before the first batch and after a call of `keep`, resume at the position in `state`.
 
         Args:
-            state: result of the method `state`.
+            state: position that the method `state` returned.
             path: path of the checkpoint that contains the state, for error messages.
 
         Raises:
@@ -156,9 +157,9 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if `state` is from this training's data, which a new pass would repeat.
+        """Raise ValueError if `state` is from the same data: a new pass would repeat its batches.
 
-        Args: as for `go_on`.
+        Args: see `go_on`.
         """
         at = _place_of(state, path)
         if not at.batches or state["length"] != self._length:
@@ -194,7 +195,7 @@ class Passes:
             )
 
     def _check_first(self, at: PassPlace, path: Any) -> None:
-        """Check that a new pass begins with the same first batch as the finished pass in `at`."""
+        """Check that the first batch of a new pass equals the first batch of the pass in `at`."""
         if self._first(at) != at.first:
             raise ValueError(_other_batches(at, path))
 
@@ -207,7 +208,7 @@ class Passes:
     def _begins_with(self, at: PassPlace) -> bool:
         """Return whether a pass over the data yields the batches that led to the position `at`.
 
-        If the first batch differs, reading stops after this batch.
+        Reading stops after the first batch if this batch differs.
         """
         place = replace(at, batches=0, first=0, digest=0)
         with self._read_again(at) as batches:
@@ -219,7 +220,7 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """Begin another pass with the random states in `at`; end the pass after the context."""
+        """Begin another pass with the random states in `at`; after the context, end the pass."""
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()
@@ -229,7 +230,7 @@ class Passes:
                 close()
 
     def _count_steps(self, complete: bool) -> None:
-        """Correct the number of steps in the callbacks' parameters; warn if no step is left."""
+        """Correct the number of steps that callbacks read; warn if no step is left."""
         run = self._run
         if run.total_steps is not None and run.batch_num != sys.maxsize:
             left = (run.epoch_num - self.epochs_over) * run.batch_num - self.taken
@@ -247,10 +248,11 @@ class Passes:
     # ---- reading
 
     def read(self, source: BatchSource) -> Iterator[Batch]:
-        """Return an iterator over the next pass, or over the rest of a resumed pass.
+        """Return an iterator over the batches of a pass, or over the rest of a resumed pass.
 
         Raises:
-            ValueError: while reading, the skipped batches differ from the batches of the state.
+            ValueError: raised during iteration, if the skipped batches differ from the batches that
+                led to the state.
         """
         return self._placed(source) if self._kept else source.read()
 
@@ -289,10 +291,10 @@ class Passes:
         return place
 
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
-        """Return the next batch; raise an error if reading a batch ahead draws random numbers.
+        """Return the next batch; raise an error if reading ahead has drawn random numbers.
 
-        If a batch that is read ahead draws random numbers, the generators have already moved on:
-        their states after a step are no longer the states that follow the step's own batch.
+        Reading a batch ahead may draw random numbers. After a step, the states of the generators
+        are then no longer the states that follow the batch of this step.
         """
         if not self._has_batch():
             return next(batches, None)
@@ -317,7 +319,7 @@ class Passes:
         )
 
     def _digest(self, batch: Batch) -> int:
-        """Return the digest of the undivided batch if known, otherwise the digest of `batch`."""
+        """Return the digest of the undivided batch if it is known, else the digest of `batch`."""
         whole = getattr(self._source, "fingerprint", None)
         if whole is not None:
             return int(whole[1])
@@ -327,8 +329,9 @@ class Passes:
     def _generators(self) -> dict[str, Any]:
         """Return the states of the random generators at the beginning of a pass.
 
-        If MindSpore's data sets have no seed, a single worker draws a seed for the pass. If there
-        are several workers, none of them draws a seed, because all must have the same seed.
+        If no seed is set for MindSpore's data sets and there is only one worker, this worker draws
+        a seed for the pass. Several workers draw no seed, because all workers must have the same
+        seed.
         """
         seed = ds.config.get_seed()
         if seed == _NO_SEED and self._workers == 1:
@@ -345,7 +348,7 @@ def _joined(digest: int, next_digest: int) -> int:
 
 
 def _place_of(state: Mapping[str, Any], path: Any) -> PassPlace:
-    """Return the position in a state from a file, after checking the values.
+    """Check a state that was read from a file, and return the position in the state.
 
     Raises:
         ValueError: `state` is not a state of passes.
@@ -392,7 +395,7 @@ def _drawn() -> Any:
 
 
 def _set_dataset_seed(seed: int) -> None:
-    """Set the seed of data sets, but keep the states of Python's and NumPy's generators."""
+    """Set the seed of data sets without changing the states of Python's and NumPy's generators."""
     if ds.config.get_seed() != seed:
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
         ds.config.set_seed(seed)
@@ -412,7 +415,7 @@ def _dataset_seed(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
-    """Set all random generators to `generators` in the context; restore their states at the end."""
+    """Set the random generators to `generators`; after the context, restore their old states."""
     now = random_state()
     with _dataset_seed(generators[_SEED]):
         set_random_state(dict(generators))

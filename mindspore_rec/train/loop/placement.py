@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports of the places where the parts of a model run (host or device), with times.
 
-Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
+`EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run their lookups on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
-the update of dense parameters to the host. All other parts run on the device. With
-`set_dense_device`, dense layers that run as operators run on a GPU. `set_dense_device` does not
-move any other part.
+the update of dense parameters to the host. All parts of the model that are not listed above run on
+the device. `set_dense_device` moves dense layers that run as operators to a GPU, and moves no other
+part.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ class Placement:
     """Place where an operator, or the dense network, runs.
 
     Args:
-        operator: name of the operator as in MindSpore's logs, such as 'EmbeddingLookup' or
-            'FusedSparseLazyAdam'; 'dense network' or 'dense update' for the dense part.
+        operator: name of the operator in MindSpore's logs, such as 'EmbeddingLookup' or
+            'FusedSparseLazyAdam'; for the dense part of the model, 'dense network' or 'dense
+            update'.
         of: name of the table or cell whose rows the operator reads or updates. For the dense
-            network, the number of its parameters; for the dense update, the optimizer's class.
+            network, `of` is the number of parameters; for the dense update, `of` is the class of
+            the optimizer.
         place: 'host', 'device (<target>)', or a GPU set by `set_dense_device`, such as 'cuda:0
             (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
         calls: number of calls; None if calls are not counted.
@@ -61,7 +63,7 @@ class PlacementReport:
     """Placements of all operators of a model; `print` shows the placements as a table.
 
     Args:
-        rows: one placement per operator.
+        rows: sequence with one `Placement` for each operator.
 
     Example:
         >>> print(PlacementReport((Placement("EmbeddingLookup", "ads", "host", 2, 3.0),)))
@@ -99,12 +101,14 @@ def placement_report(
 
     Args:
         net_or_model: a network, or a Model that has an optimizer.
-        optimizer: the optimizer of a network. Default: None, which means no optimizer.
+        optimizer: the optimizer of the network, if `net_or_model` is a network. Default: None,
+            which means no optimizer.
 
     Returns:
-        The first entries are, for each table, the lookup, the sum of gradients and the optimizer's
-        step on the host. The next entries are each lookup on the device, the dense network (one
-        entry per place of its layers), and the update of the dense parameters.
+        The report begins with three entries per table: the lookup, the sum of gradients and the
+        optimizer's step on the host. The report continues with an entry for each lookup on the
+        device, entries for the dense network (one for each place that runs layers), and an entry
+        for the update of the dense parameters.
 
     Raises:
         TypeError: `net_or_model` is neither a network nor a Model.
@@ -180,8 +184,8 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
 def _step_name(table: Any, optimizer: Any) -> str | None:
     if optimizer is None:
         return None
-    # A combined optimizer is listed before its parts. So if several cells have a binding of the
-    # table, the last cell updates the table.
+    # `cells_and_names` lists a combined optimizer before its parts. Therefore, if several cells
+    # bind the table, the last of these cells updates the table.
     name = None
     for _, cell in optimizer.cells_and_names():
         if table.id in getattr(cell, "table_bindings", {}):
@@ -197,8 +201,8 @@ class PlacementMonitor(Callback):
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: a `(step, PlacementReport)` per log. A report's calls and times are counted since
-            the previous log.
+        reports: a pair `(step, PlacementReport)` for each log. Calls and times in a report are
+            counted from the previous log.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports
@@ -212,7 +216,7 @@ class PlacementMonitor(Callback):
         self._before: dict[str, _Times] = {}
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Start counting calls and times."""
+        """Start the counts of calls and times from 0."""
         self._restart(run_context.original_args().network)
 
     def on_train_step_end(self, run_context: RunContext) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PrefetchStage: reads batches ahead of the train step and promotes their rows from lower tiers.
 
-Batches are read in the training thread, because no other thread may read a MindSpore pipeline. The
-slow part, reading rows from the tiers, runs in native threads during a step.
+Batches are read in the training thread, because no other thread may read a MindSpore pipeline.
+Reading rows from the tiers, which is the slow part, is done by native threads during a step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Ahead(NamedTuple):
 
 
 def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
-    """Return the tables that have a tier below host memory and prefetch rows.
+    """Return the tables that prefetch rows from a tier below host memory.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -47,14 +47,14 @@ def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
 class PrefetchStage:
     """Stage that reads batches ahead, promotes their rows, and returns the batches in order.
 
-    Between `start` and `stop`, call `next`, `begin_step`, the step and `end_step` for each batch.
-    If no table prefetches, the stage only reads one batch at a time. A step is also correct without
-    prefetch, because lookups read missing rows from the tiers.
+    Between `start` and `stop`, do the following for each batch: call `next` and `begin_step`, run
+    the step, and call `end_step`. If no table prefetches, the stage reads one batch at a time. A
+    step is also correct without prefetch, because lookups read missing rows from the tiers.
 
     Args:
         tables: all tables of the network, including tables without a cache.
-        prefetch_ids: function as for `IdColumns`. Default: None, which means that the first step
-            shows which columns contain the ids.
+        prefetch_ids: function that returns the ids of a batch by table name; see `IdColumns`.
+            Default: None, which means that the first step shows which columns contain the ids.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -84,12 +84,12 @@ class PrefetchStage:
 
     @property
     def has_batch(self) -> bool:
-        """True if a batch was read ahead: a step is possible while a stream has no new batch."""
+        """True if a batch was read ahead, so a step can run while a stream has no new batch."""
         return bool(self._ahead)
 
     @property
     def reads_ahead(self) -> bool:
-        """True if batches are read from the source before the steps of earlier batches."""
+        """True if a batch may be read from the source before earlier batches are trained on."""
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
@@ -101,9 +101,9 @@ class PrefetchStage:
         """Return the next batch.
 
         Args:
-            most: maximum number of batches that will be requested, including the batch that this
-                call returns. At most `most` batches are read from the source. Default: None, which
-                means no limit.
+            most: maximum number of batches that the caller will still request, including the batch
+                that this call returns. The source is read for no more than `most` batches. Default:
+                None, which means no limit.
 
         Returns:
             The batch; None at the end of the data.
@@ -128,13 +128,13 @@ class PrefetchStage:
         self._ahead.append(ahead)
         if not self._feed.ids_known:
             return
-        # Every worker prefetches for every table, even without ids.
+        # Every worker prefetches for every table, even if the worker has no ids to look up.
         ids = {} if batch.idle else self._columns.ids(_arrays(batch.columns))
         for name, table in self._tables.items():
             ahead.tickets[name] = table.prefetch(ids.get(name, _NO_IDS))
 
     def begin_step(self) -> None:
-        """Wait for the rows of the current batch to be in host memory.
+        """Wait until the rows of the current batch are in host memory.
 
         Raises:
             OSError, RuntimeError: a lower tier cannot be read.
@@ -144,18 +144,18 @@ class PrefetchStage:
                 self._tables[name].wait_for_prefetch(number)
 
     def end_step(self) -> None:
-        """Allow rows of the finished step's batch to be demoted again."""
+        """Allow the rows of the finished step's batch to be demoted to lower tiers again."""
         if self._current is None:
             return
         current, self._current = self._current, None
         for name, number in current.tickets.items():
             self._tables[name].end_prefetch(number)
-        # An idle worker looks up no ids.
+        # Only a worker that is not idle looks up ids.
         if self._columns.watching and not current.batch.idle:
             self._columns.watch(_arrays(current.batch.columns))
 
     def stop(self) -> None:
-        """Drop the batches that were read ahead and release their rows."""
+        """Drop all batches that were read ahead, and release the rows of these batches."""
         given_up = [*([self._current] if self._current is not None else []), *self._ahead]
         self._current = None
         self._ahead.clear()

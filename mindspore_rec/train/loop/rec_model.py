@@ -63,7 +63,7 @@ from mindspore_rec.train.workers.worker_state import WorkerState
 
 __all__ = ["RecModel"]
 
-_LEARNING_RATE = 0.002  # of the default optimizer
+_LEARNING_RATE = 0.002  # learning rate of the default optimizer
 
 
 class RecModel(ModelEvaluation):
@@ -71,71 +71,75 @@ class RecModel(ModelEvaluation):
 
     A `RecModel` is a `mindspore.train.Model` with these differences:
 
-    * Data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
-      of whole batches, which are tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last
-      column is the label and all other columns are the network's inputs. The data may be endless,
-      because the model never needs their size.
+    * The data may be a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any
+      iterable of whole batches. A batch is a tuple or dict of NumPy arrays. If `loss_fn` is set, a
+      batch's last column is the label, and all other columns are the network's inputs. The data may
+      be endless, because the model never needs their size.
     * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables receive
       each batch's event time just before the batch's step.
-    * Tables learn in training and never change in evaluation or prediction. Before the first step,
-      the model checks that the optimizer updates every table that is not frozen.
+    * Training updates the tables; evaluation and prediction never change the tables. Before the
+      first step, the model checks that the optimizer updates every table that is not frozen.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
     * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
-      returns. A second Ctrl-C aborts.
+      returns. A second Ctrl-C aborts the training.
     * Each call of the network takes the lock `mindspore_rec.graph.graph_lock`, so several threads
       may predict while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
     * If the network was made from a `Schema`, data may also be rows of raw columns: a
       `mindspore_rec.data.Rows`, a DataFrame, an Arrow Table, or a `StreamSource` such as a
-      `KafkaSource`. The model then runs in graph mode,
-      whatever MindSpore's mode is.
+      `KafkaSource`. A model whose network was made from a `Schema` runs in graph mode, whatever
+      MindSpore's mode is.
 
     Args:
-        network: cell that computes the prediction from its inputs. Without `loss_fn`, the cell
-            computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
-            step.
+        network: cell that computes the prediction from its inputs. If `loss_fn` is None, and the
+            network was not made from a schema with labels, the cell computes the loss. If both
+            `loss_fn` and `optimizer` are None, the cell may be a whole train step.
         loss_fn: cell that computes the loss from prediction and label. Default: None. If the
-            network was made from a schema with labels, None means the loss of these labels. Labels
-            with two values have the log loss. Labels that are numbers have half of the squared
-            error, in standard deviations of the label. If rows have weights, the loss of a row is
-            multiplied by the row's weight.
+            network was made from a schema with labels, None means the loss of these labels. For
+            labels with two values, the loss is the log loss. For labels that are numbers, the loss
+            is half of the squared error, in standard deviations of the label. If rows have weights,
+            the loss of a row is multiplied by the row's weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None. If the network was made from a schema with
             labels and `loss_fn` is None too, the default is `LazyAdam` with the network's
             `default_learning_rate`, which is 0.002 for most networks.
-        metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
-            For a network that was made from a schema, the metrics may be a name or a list of names.
-            The names are 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy',
-            'gauc', and 'rmse', 'mse', 'mae' of labels that are numbers. Default: 'auc' and
-            'log_loss' of labels with two values, 'rmse' of labels that are numbers. If the rows
-            have weights, all metrics chosen by name, except 'gauc', use the weights.
-        eval_network: evaluation network as for `Model`. Default: None, which means `network`
-            combined with `loss_fn`.
-        eval_indexes: output indexes as for `Model`. Default: None.
+        metrics: metrics in any form that `Model` accepts, for example from `mindspore_rec.metrics`.
+            Default: None. For a network that was made from a schema, the metrics may be a name or a
+            list of names. The names are 'auc', 'log_loss', 'normalized_entropy', 'calibration',
+            'accuracy', 'gauc' and, for labels that are numbers, 'rmse', 'mse' and 'mae'. Default:
+            'auc' and 'log_loss' for labels with two values, and 'rmse' for labels that are numbers.
+            If the rows have weights, all metrics that are chosen by name use the weights, except
+            'gauc'.
+        eval_network: evaluation network; see `Model`. Default: None, which means a network that
+            combines `network` and `loss_fn`.
+        eval_indexes: indexes of outputs; see `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers have
             bfloat16 inputs. With 'auto', the matrix products have bfloat16 inputs only on a
-            processor that can multiply bfloat16. See `compute_dtype` of the layers. The types of
-            rows, sums and weights do not change. Default: 'O0', which changes nothing.
+            processor that can multiply bfloat16. See `compute_dtype` in the documentation of the
+            layers. `amp_level` does not change the types of rows, sums and weights. Default: 'O0',
+            which changes nothing.
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator. `mindspore_rec.nn.fuse` describes the combination and its requirements. A
             warning is given if the layers cannot be combined. A container, such as an
             `nn.SequentialCell`, stays unchanged without a warning. Default: False, which leaves the
             network unchanged.
-        **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and
-            whose scale equals the optimizer's `loss_scale`.
+        **kwargs: only `loss_scale_manager` is supported. `loss_scale_manager` must be a
+            `FixedLossScaleManager` that does not drop updates, with the same scale as the
+            optimizer's `loss_scale`.
 
     Attributes:
-        prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
-            a dict with the ids that the network will look up, by table name. The ids of a table are
-            an array or a list of arrays. A table needs the function if the table's cache prefetches
-            rows and the network computes the table's ids. Set the attribute before training.
-            Default: None, which suffices if all ids are columns of the batch, or fields of columns.
-            If `prefetch_ids` is None, the first training step shows which columns contain each
-            table's ids.
+        prefetch_ids: a function that takes a batch's columns as NumPy arrays. `prefetch_ids`
+            returns a dict with the ids that the network will look up, by table name. The ids of a
+            table are an array or a list of arrays. `prefetch_ids` is required for a table whose
+            cache prefetches rows and whose ids the network computes. Set `prefetch_ids` before
+            training. Default: None, which suffices if the batch contains all ids, as columns or as
+            fields of columns. If `prefetch_ids` is None, the first training step shows which
+            columns contain each table's ids.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or not supported.
+        TypeError, ValueError: an argument is of the wrong type, or has a value that is not
+            supported.
         RuntimeError: the optimizer does not update a table, or a parallel mode is on.
 
     The class is modelled on `mindspore_rec.RecModel` of MindRec 0.3.
@@ -213,7 +217,7 @@ class RecModel(ModelEvaluation):
         self.prefetch_ids: PrefetchIds | None = None
         self._callers: dict[int, CellCaller] = {}
         self._caller_tables: dict[int, list[Any]] = {}
-        self._has_rows = False  # or the warning was shown
+        self._has_rows = False  # also True after the warning was shown
 
     # ---- what Model's constructor asks for
 
@@ -279,35 +283,36 @@ class RecModel(ModelEvaluation):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
-            sink_size: number of steps per epoch if above 0. With a `sink_size` above 0, an epoch
-                may end in the middle of a pass over the data. Default: -1, which makes an epoch one
-                pass.
+            sink_size: number of steps per epoch, if `sink_size` is above 0. With a `sink_size`
+                above 0, an epoch may end in the middle of a pass over the data. Default: -1, which
+                means that an epoch is one pass over the data.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
-            progress: whether to show progress and the summary on standard error. Without a
-                terminal, lines replace the progress bar. Default: True.
+            progress: whether to show progress and the summary on standard error. If standard error
+                is not a terminal, lines replace the progress bar. Default: True.
             stop_on_nan: if True, a NaN or infinite loss of a step raises an error, before callbacks
                 such as a checkpoint are called. A NaN or infinite number in a column of a batch is
                 also an error; the error's message names the column and the row. The loss can be
                 finite although a column contains NaN, because MindSpore's ReLU turns NaN into 0.
                 The argument is ignored if `StopOnNaN` is among the callbacks. Default: True.
 
-        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
-        ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
-        training, the batches that were read ahead and not used for a step are lost. If `max_steps`
-        ends the training, no batch is lost.
+        If a cache prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches that are
+        read ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends
+        the training, the batches that were read ahead and not used for a step are lost. If
+        `max_steps` ends the training, no batch is lost.
 
         Returns:
             Summary of the run.
 
         Raises:
-            TypeError, ValueError: an argument is of the wrong type or out of range; the data yield
-                no batch, or can be read only once although there are several epochs; or a batch has
-                no rows, or contains NaN or infinity. The error is also raised if the labels of the
-                first batch are outside [0, 1] and the loss is a binary cross-entropy.
+            TypeError, ValueError: an argument is of the wrong type or out of range. A ValueError is
+                also raised if the data yield no batch, or if they can be read only once although
+                there are several epochs. A ValueError is also raised if a batch has no rows, or
+                contains NaN or infinity. A ValueError is also raised if the labels of the first
+                batch are outside [0, 1] and the loss is a binary cross-entropy.
             RuntimeError: the optimizer does not update a table, or the data set fails.
-            FloatingPointError: the loss is NaN or infinite; rows updated in that step may contain
-                NaN too.
+            FloatingPointError: the loss is NaN or infinite; rows that the step has updated may
+                contain NaN too.
         """
         hint_sink_mode(dataset_sink_mode)
         epoch = check_int("epoch", epoch, 1, sys.maxsize)
@@ -367,36 +372,37 @@ class RecModel(ModelEvaluation):
 
         The summary's `history` contains the results of the evaluations. Callbacks can read the
         results in `metrics` and `eval_results` of `run_context.original_args()`. The results of an
-        evaluation are the model's metrics. If the model has `eval_indexes`, or a `loss_fn` and no
-        `eval_network`, the results include `eval_loss`, the mean loss of a batch. `EarlyStopping`
-        and `ReduceLROnPlateau`, of this library or of `mindspore.train`, can monitor each result.
-        Callbacks with methods `on_eval_*`, except MindSpore's own callbacks, are also called during
-        the evaluations.
+        evaluation are the values of the model's metrics. If the model has `eval_indexes`, or if it
+        has a `loss_fn` and no `eval_network`, the results also contain `eval_loss`, the mean loss
+        of the batches. `EarlyStopping` and `ReduceLROnPlateau`, of this library or of
+        `mindspore.train`, can monitor each result. Callbacks with methods `on_eval_*`, except
+        MindSpore's own callbacks, are also called during the evaluations.
 
         Args:
-            epoch: as for `train`.
-            train_dataset: as for `train`.
-            valid_dataset: evaluation data as for `eval`, read from the start for each evaluation.
-                Default: None, which means no evaluation, as in `train`.
+            epoch: see `train`.
+            train_dataset: see `train`.
+            valid_dataset: evaluation data; see `eval`. Each evaluation reads the data from the
+                start. Default: None, which means no evaluation.
             valid_frequency: number of epochs between evaluations, at least 1; or a list of the
                 epochs, counted from 1, after which to evaluate. Default: 1.
-            callbacks: as for `train`.
-            sink_size: as for `train`.
-            initial_epoch: as for `train`.
-            max_steps: as for `train`.
-            progress: as for `train`.
-            stop_on_nan: as for `train`; columns of `valid_dataset` are checked too.
+            callbacks: see `train`.
+            sink_size: see `train`.
+            initial_epoch: see `train`.
+            max_steps: see `train`.
+            progress: see `train`.
+            stop_on_nan: see `train`. The columns of `valid_dataset` are checked too.
 
         Returns:
             Summary of the run.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or
-                `valid_dataset` is empty. The error is also raised if `valid_dataset` can be read
-                only once although there are several evaluations, or if features would learn from
-                it. The error is also raised if `valid_dataset` is not None and the model has no
-                metrics, or has a metric called 'eval_loss'. The errors of `train` are raised too.
-            RuntimeError, FloatingPointError: as for `train`.
+                `valid_dataset` is empty. A ValueError is also raised if `valid_dataset` is needed
+                for several evaluations but can be read only once, or if features would learn from
+                `valid_dataset`. A ValueError is also raised if `valid_dataset` is not None and the
+                model has no metrics, or has a metric called 'eval_loss'. In addition, `fit` raises
+                every error that `train` raises.
+            RuntimeError, FloatingPointError: see `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.
 
@@ -501,25 +507,25 @@ class RecModel(ModelEvaluation):
                 its state.
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
-                warning once. Default: None (upstream: True).
+                warning once. Default: None. In MindRec, the default is True.
             sink_size: number of steps per epoch for the callbacks, at least 1. Default: 1.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
-            progress: as for `train`. Default: True.
-            stop_on_nan: as for `train`. Default: True.
+            progress: see `train`. Default: True.
+            stop_on_nan: see `train`. Default: True.
 
-        With a cache that prefetches, the step of a batch runs when the next `CacheConfig.prefetch`
-        batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` of one,
-        the step runs earlier while the stream has no further rows. For other data that come with
-        pauses, use a small `CacheConfig.prefetch`.
+        If a cache prefetches, a batch is trained on only after the next `CacheConfig.prefetch`
+        batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
+        `StreamingDataset`, the batch is trained on earlier if the stream has no further rows yet.
+        If other data come with pauses, use a small `CacheConfig.prefetch`.
 
         Returns:
             Summary of the run.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or a batch is
-                refused, as in `train`.
+                of a kind that `train` rejects too.
             RuntimeError: the optimizer does not update a table, or the stream fails.
-            FloatingPointError: as for `train`.
+            FloatingPointError: see `train`.
         """
         hint_sink_mode(dataset_sink_mode)
         sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
@@ -543,22 +549,22 @@ class RecModel(ModelEvaluation):
     def batches(self, rows: Any, batch_size: int | None = None) -> BatchSource:
         """Return training batches of rows, for a network that was made from a schema.
 
-        `train` and `fit` convert rows to batches themselves. Call `batches` if another function,
-        such as `RecCheckpoint.restore`, also needs the batches.
+        `train` and `fit` convert rows to batches automatically. Call `batches` if you also pass the
+        batches to another function, such as `RecCheckpoint.restore`.
 
         Args:
             rows: a `mindspore_rec.data.Rows`, the batches of a `Rows`, a DataFrame, or an Arrow
                 Table. If the scales of the schema have learned nothing, they learn from a sample of
                 the rows. A `StreamSource` is accepted too, but scales do not learn from it, so call
                 `Schema.fit` before.
-            batch_size: number of rows per batch. Batches and a `StreamSource` have a batch size
-                already, so `batch_size` must be None for them. Default: 256 to 4096, depending on
-                the number of rows.
+            batch_size: number of rows per batch. For batches and a `StreamSource`, `batch_size`
+                must be None, because they already have a batch size. Default: 256 to 4096,
+                depending on the number of rows.
 
         Raises:
             TypeError: `rows` has an unsupported type, or the network has no schema.
-            ValueError: rows do not fit the schema, or `batch_size` is out of range or not None
-                although `rows` has a batch size.
+            ValueError: rows do not fit the schema, `batch_size` is out of range, or `batch_size` is
+                not None although `rows` has a batch size.
         """
         if self._rows is None:
             raise TypeError("the network must be made from a schema to make batches of rows")
@@ -619,7 +625,7 @@ class RecModel(ModelEvaluation):
         self._check_trainable()
         if self._rows is None:
             hint_mode()
-        self._has_rows = True  # from the first step on
+        self._has_rows = True  # True after the first step
         tables = tables_of(self._train_network)
         stage = PrefetchStage(tables, self.prefetch_ids)
         peers = self._meet(run, tables, max_steps)
@@ -656,7 +662,7 @@ class RecModel(ModelEvaluation):
         return summary
 
     def _meet(self, run: Any, tables: list[Any], max_steps: int | None) -> Alone:
-        """Return the workers of a training, after checking settings and sharing parameters."""
+        """Check that all workers have equal settings, share parameters, and return the workers."""
         group = current_group()
         if group.size == 1:
             return Alone(run.train_source)
@@ -680,7 +686,7 @@ class RecModel(ModelEvaluation):
         }
 
     def _check_trainable(self) -> None:
-        """Check the tables again, because a later optimizer may have bound one of the tables."""
+        """Check the tables again: an optimizer that was made later may have bound a table."""
         if self._optimizer is not None:
             check_covered(self._network, self._optimizer)
             return
@@ -703,7 +709,7 @@ class RecModel(ModelEvaluation):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
-            progress: True to show a progress bar if the output is a terminal and the call takes
+            progress: True to show a progress bar if standard error is a terminal and the call takes
                 more than two seconds. Default: True.
 
         Returns:
@@ -712,8 +718,8 @@ class RecModel(ModelEvaluation):
         Raises:
             TypeError: `valid_dataset` is not an iterable of batches, or a callback is not a
                 Callback.
-            ValueError: the model was made without metrics; the data contain no batch, or contain
-                NaN or infinity; a FeaturePipeline would learn from the batches.
+            ValueError: the model was made without metrics, the data contain no batch, the data
+                contain NaN or infinity, or a FeaturePipeline would learn from the batches.
         """
         if not self._metric_fns:
             raise ValueError(
@@ -741,7 +747,7 @@ class RecModel(ModelEvaluation):
 
         Raises:
             TypeError: an input is neither an array nor a Tensor.
-            ValueError: `backend` or `config` is not None, there is no input, or an input contains
+            ValueError: `backend` or `config` is not None, no input was passed, or an input contains
                 NaN or infinity.
         """
         if backend is not None or config is not None:
@@ -753,11 +759,12 @@ class RecModel(ModelEvaluation):
             return self._predict_arrays(*predict_data)
 
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function like `predict` that adds the events of further rows to histories.
+        """Return a function like `predict` whose histories also contain the events of other rows.
 
-        If the library keeps histories from rows, `predict` uses only the events of the training.
-        The returned function also uses the events in `events`. If `events` are the rows of a test,
-        a row's history contains the earlier rows of the test, as in `eval`. No table changes.
+        If the library keeps histories from rows, the histories in `predict` contain only events of
+        the training. The returned function also uses the events in `events`. If `events` are the
+        rows of a test, each row's history also contains the earlier rows of the test, as in `eval`.
+        No table changes.
 
         Args:
             *events: tables of raw columns, with the labels that decide which rows are events.
@@ -832,8 +839,8 @@ class RecModel(ModelEvaluation):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the model: schema, network, tables, and the optimizer's state.
 
-        `mindspore_rec.load` loads the model, and `mindspore_rec.serving` serves it for requests of
-        raw columns.
+        `mindspore_rec.load` loads the model, and `mindspore_rec.serving` serves the model to
+        requests with raw columns.
 
         Args:
             path: directory to make.
@@ -842,7 +849,7 @@ class RecModel(ModelEvaluation):
         Raises:
             ValueError: the network was not made from a schema, or cannot be constructed from a
                 description; use `save_checkpoint`.
-            FileExistsError, OSError: as for `save_checkpoint`.
+            FileExistsError, OSError: see `save_checkpoint`.
         """
         if self._rows is None:
             raise ValueError(
@@ -885,7 +892,7 @@ class RecModel(ModelEvaluation):
         _refuse_layouts("infer_train_layout")
 
     def infer_predict_layout(self, *predict_data: Any, skip_backend_compile: bool = False) -> None:
-        """Raise an error, as `infer_train_layout` does.
+        """Raise an error, because `RecModel` does not support MindSpore's parallel modes.
 
         Raises:
             RuntimeError: always.

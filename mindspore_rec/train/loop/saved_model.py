@@ -22,19 +22,21 @@ __all__ = ["load"]
 def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
     """Load a model whose network was made from a schema.
 
-    The checkpoint describes schema and network. If the network's class is defined in the user's own
-    file, this file must still exist.
+    The checkpoint contains the descriptions of the schema and of the network. If the network's
+    class is defined in the user's own file, this file must still exist.
 
     Args:
         path: directory that `RecModel.save` wrote, or the directory of a `RecCheckpoint` with the
             model's `publication` and `states`. The newest state in the directory is loaded.
-        metrics: metrics, as for `RecModel`. Default: the default metrics of the labels.
+        metrics: metrics of the model, in any form that `RecModel` accepts. Default: the default
+            metrics of the labels.
 
-    Returns: A model that can predict and can be trained further; loss and optimizer are the
-        defaults. If the model was trained with another arrangement of parameters, such as groups
-        with separate learning rates, the optimizer's state for dense parameters starts afresh. The
-        loaded tables have the same names as the saved tables. If a network with tables of the same
-        names exists, that network can no longer be used.
+    Returns: A model that can predict and can be trained further, with the default loss and the
+        default optimizer. If the model was trained with another arrangement of parameters, such as
+        groups with separate learning rates, the optimizer's state for dense parameters starts at
+        its initial values. The loaded tables have the same names as the saved tables. If the
+        process contains a network with tables of the same names, that network can no longer be
+        used.
 
     Raises:
         FileNotFoundError: there is no checkpoint at `path`.

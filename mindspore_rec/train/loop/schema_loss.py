@@ -20,9 +20,9 @@ __all__ = ["SchemaEvalCell", "SchemaLoss", "SchemaLossCell", "loss_of"]
 def loss_of(schema: Schema) -> nn.Cell:
     """Return the loss of a schema's labels.
 
-    The loss of a label with two values is the log loss of a logit. The loss of a label that is a
-    number is half of the squared error, measured in standard deviations of the label. The loss of a
-    row is the mean over its labels, times its weight.
+    The loss of a label with two values is the log loss, computed from a logit. The loss of a label
+    that is a number is half of the squared error, measured in standard deviations of the label. The
+    loss of a row is the mean loss of its labels, multiplied by the row's weight.
 
     Raises:
         ValueError: the schema has no label.
@@ -35,7 +35,7 @@ def loss_of(schema: Schema) -> nn.Cell:
 
 
 class SchemaLoss(nn.Cell):
-    r"""Mean loss of a batch; labels may be of both kinds, and rows may have weights.
+    r"""Mean loss of a batch: labels have two values or are numbers, and rows may have weights.
 
     .. math::
         L = \frac{1}{B} \sum_b w_b \frac{1}{T} \sum_t l_t(z_{bt}, y_{bt})
@@ -44,10 +44,10 @@ class SchemaLoss(nn.Cell):
         schema: the schema; the kind of each label determines :math:`l_t`.
 
     Inputs:
-        prediction: float32 Tensor `[B, T]`: logits or, for labels that are numbers, the distances
-            from the mean in standard deviations.
-        label: float32 Tensor `[B, T]`: 0 and 1 or, for labels that are numbers, the distances from
-            the mean in standard deviations.
+        prediction: float32 Tensor `[B, T]`. For a label with two values, a logit; for a label that
+            is a number, the distance from the mean in standard deviations.
+        label: float32 Tensor `[B, T]`. For a label with two values, 0 or 1; for a label that is a
+            number, the distance from the mean in standard deviations.
         weight: float32 Tensor `[B, 1]`; omit if all weights are 1.
 
     Outputs:
@@ -79,11 +79,11 @@ def _log_losses(logit: Tensor, label: Tensor) -> Tensor:
 
 
 class SchemaLossCell(nn.Cell):
-    """Network with its loss, for batches whose last arrays are the weight, if any, and the label.
+    """Network with its loss; a batch ends with the weight, if there is one, and the label.
 
     Args:
-        network: computes the predictions from the first arrays.
-        loss_fn: the loss of `loss_of`.
+        network: cell that computes the predictions from the first arrays of a batch.
+        loss_fn: the loss that `loss_of` returns.
         schema: the schema.
 
     Inputs:
@@ -117,16 +117,17 @@ class SchemaEvalCell(nn.Cell):
     """Network that returns loss, prediction, label and, if present, group and weight.
 
     Args:
-        network: computes the predictions from the first arrays.
-        loss_fn: the loss of `loss_of`.
+        network: cell that computes the predictions from the first arrays of a batch.
+        loss_fn: the loss that `loss_of` returns.
         schema: the schema.
-        has_group: whether the array before the label is the group.
+        has_group: whether the second-to-last array is the group.
 
     Inputs:
         arrays: the network's inputs, `weight`, `group` and `label`.
 
     Outputs:
-        Tuple of loss, prediction, label, group if `has_group`, and weight if rows have weights.
+        Tuple of loss, prediction and label, followed by the group if `has_group` is True, and by
+        the weight if rows have weights.
     """
 
     def __init__(self, network: nn.Cell, loss_fn: nn.Cell, schema: Schema, has_group: bool) -> None:
@@ -154,6 +155,6 @@ class SchemaEvalCell(nn.Cell):
         return (loss, prediction, label, *groups, weight)
 
     def names(self, outputs: int) -> tuple[str, ...]:
-        """Return the names of the outputs; `outputs` is the number of outputs."""
+        """Return the names of the first `outputs` outputs."""
         groups = ("group",) * self.groups
         return ("loss", "prediction", "label", *groups, "weight")[:outputs]

@@ -35,15 +35,15 @@ def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]
     """Return the metrics of all labels.
 
     Args:
-        names: names of metrics. Labels with two values have the metrics 'auc', 'log_loss',
+        names: names of metrics. For labels with two values, the names are 'auc', 'log_loss',
             'normalized_entropy', 'calibration', 'accuracy' and, if the schema has a group, 'gauc'.
-            Labels that are numbers have the metrics 'rmse', 'mse' and 'mae'. None selects 'auc',
+            For labels that are numbers, the names are 'rmse', 'mse' and 'mae'. None selects 'auc',
             'log_loss' and 'rmse'.
         schema: the schema.
 
     Returns:
-        Metrics by name. If there are several labels, a name ends in '.' and the label's name, as in
-        'auc.clicked'.
+        Metrics by name. If there are several labels, each name ends in '.' and the name of a label,
+        as in 'auc.clicked'.
 
     Raises:
         ValueError: a name is unknown, none of the labels fits the metric, or the schema has no

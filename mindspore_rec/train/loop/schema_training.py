@@ -51,7 +51,7 @@ def is_raw(data: Any) -> bool:
     """Return True if data are rows of raw columns, and False for arrays that a network reads.
 
     Raises:
-        TypeError: data are a path or one row of a data frame.
+        TypeError: `data` is a path, or a single row of a data frame.
     """
     remedy = _remedy(data)
     if remedy is not None:
@@ -66,7 +66,7 @@ def is_raw(data: Any) -> bool:
 
 
 def _remedy(data: Any) -> str | None:
-    """Return, for a path or a Series, a text on how to make rows from it; None for other data."""
+    """If `data` is a path or a Series, return a text on how to get rows from it; else None."""
     if isinstance(data, (str, os.PathLike)):
         return f"the path {os.fspath(data)!r}: mindspore_rec.data.read(path) has its rows"
     if type(data).__name__ == "Series":
@@ -102,11 +102,11 @@ class SchemaTraining:
     Args:
         network: the network.
         schema: the schema of the network.
-        own_loss: whether the user chose the loss.
-        own_metrics: whether the user passed metrics, not names of metrics.
+        own_loss: whether the user passed a loss.
+        own_metrics: whether the user passed metric objects instead of names of metrics.
 
     Raises:
-        ValueError: the user chose the loss, and the schema has a weight.
+        ValueError: the user passed a loss although the schema has a weight.
     """
 
     def __init__(self, network: nn.Cell, schema: Schema, own_loss: bool, own_metrics: bool) -> None:
@@ -136,7 +136,7 @@ class SchemaTraining:
         return self.schema.group is not None and any(isinstance(each, GAUC) for each in values)
 
     def weigh(self, metrics: Any, names: Sequence[str]) -> None:
-        """Make metrics that were chosen by name use the rows' weights, if the rows have weights.
+        """If the rows have weights, make metrics that were chosen by name use the weights.
 
         Args:
             metrics: metrics of the model, by name.
@@ -162,20 +162,21 @@ class SchemaTraining:
         Args:
             data: a `Rows`, its batches, a DataFrame or an Arrow Table; a `StreamSource` of raw
                 columns, such as a `KafkaSource`; or other data.
-            argument: name of the data in messages.
+            argument: name of the data in error messages.
             metrics: metrics of the model, by name.
-            is_train: True for training data. If the data are not batches or a stream already, they
-                are shuffled. If the scales have learned nothing, they learn from the data, but not
-                from a stream.
-            batch_size: number of rows per batch; must be None for data that are batches or a stream
-                already. Default: 256 to 4096, depending on the number of rows, for training; 8192
-                for evaluation.
+            is_train: True for training data. Data that are neither batches nor a stream are
+                shuffled. If the scales of the schema have learned nothing, they learn from the
+                data, unless the data are a stream.
+            batch_size: number of rows per batch; must be None if the data are batches or a stream.
+                Default: 256 to 4096, depending on the number of rows, for training; 8192 for
+                evaluation.
 
         Raises:
-            TypeError: the data are a path or one row of a data frame.
+            TypeError: `data` is a path, or a single row of a data frame.
             ValueError: rows do not fit the schema, the scales have learned nothing, or rows were
-                thinned and the loss or a metric ignores their weights; or `batch_size` is out of
-                range or not None although the data have a batch size.
+                thinned and the loss or a metric ignores the rows' weights. A ValueError is also
+                raised if `batch_size` is out of range, or if `batch_size` is not None although the
+                data have a batch size.
         """
         made = self._batches(data, argument, metrics, is_train, batch_size)
         if not self.schema.pipeline.kept:
@@ -253,10 +254,10 @@ class SchemaTraining:
     # ---- predictions
 
     def tables_after(self, events: Sequence[Any]) -> dict[str, Any]:
-        """Return the network's tables; logs of events replace the tables with users' events.
+        """Return the network's tables, but replace each table of users by a log of events.
 
         Args:
-            events: rows of raw columns.
+            events: logs of events, as rows of raw columns.
         """
         tables: dict[str, Any] = {each.name: each for each in tables_of(self.network)}
         if not self.schema.pipeline.kept:
@@ -272,8 +273,8 @@ class SchemaTraining:
 
         Args:
             data: raw rows.
-            call: function that returns the network's output for its inputs.
-            tables: tables in which histories are looked up. Default: the network's.
+            call: function that takes the network's inputs and returns the network's output.
+            tables: tables in which histories are looked up. Default: the network's tables.
 
         Returns:
             float32 ``[N]``, or ``[N, T]`` if the schema has several labels.
@@ -319,11 +320,11 @@ def _all_rows(rows: Rows, schema: Schema) -> Callable[[], Iterator[Any]]:
 
 
 def _features_of(data: Any, names: list[str], more: Sequence[str]) -> Any:
-    """Return the columns of features and the existing columns of `more` for `to_record_batch`."""
+    """Return the feature columns, and the columns of `more` that exist, for `to_record_batch`."""
     import pandas as pd
     import pyarrow as pa
 
-    if isinstance(data, list):  # of dicts
+    if isinstance(data, list):  # a list of dicts
         data = pd.DataFrame([dict(row) for row in data])
     elif not isinstance(data, (Mapping, pd.DataFrame, pa.Table, pa.RecordBatch)):
         data = pa.table(data)

@@ -17,11 +17,11 @@ __all__ = ["TrainStep"]
 
 
 class ScaledLoss(nn.Cell):
-    """Computes a network's loss times a loss scale, the value that a train step differentiates.
+    """Computes the loss of a network times `loss_scale`; a train step differentiates the product.
 
     Args:
         network: cell that returns the loss.
-        loss_scale: factor of the loss.
+        loss_scale: factor by which the loss is multiplied.
 
     Inputs:
         The inputs of the network.
@@ -44,15 +44,15 @@ class TrainStep(nn.Cell):
     """Cell that computes the loss and its gradients, and applies one optimizer step.
 
     Use this cell instead of `mindspore.nn.TrainOneStepCell`. `TrainOneStepCell` computes the
-    network once for the loss and again for the gradients. The graph compiler merges the two
-    computations if the operators are pure. The graph compiler never merges lookups that insert and
-    count, so tables would count every key twice.
+    network once for the loss and again for the gradients. The graph compiler merges these two
+    computations if all operators are pure functions. The graph compiler never merges lookups that
+    insert and count keys, so the tables would count every key twice.
 
     Args:
         network: cell that returns the loss.
         optimizer: an optimizer that updates all tables of the network, except frozen tables.
-        loss_scale: factor of the loss in the backward pass, > 0. The factor must equal the
-            optimizer's `loss_scale`. Default: 1.0.
+        loss_scale: factor above 0 by which the loss is multiplied in the backward pass. The factor
+            must equal the optimizer's `loss_scale`. Default: 1.0.
         fuse: if True, combine several layers of `mindspore_rec.nn` in the network into one
             operator, as `mindspore_rec.nn.fuse` does. A warning is given if the layers cannot be
             combined. A container, such as an `nn.SequentialCell`, stays unchanged without a
@@ -62,7 +62,7 @@ class TrainStep(nn.Cell):
         The inputs of the network.
 
     Outputs:
-        The loss before the step, without the loss scale.
+        The loss before the update of the parameters, not multiplied by the loss scale.
 
     Raises:
         TypeError, ValueError: `loss_scale` is not a number > 0; `fuse` is not a bool.
@@ -103,8 +103,8 @@ class TrainStep(nn.Cell):
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)
-        # Differentiate a cell instead of a method, because MindSpore would never free the method's
-        # object and the network's tables.
+        # Differentiate a cell and not a method, because MindSpore would never free the method's
+        # object, and thus never free the network's tables.
         scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 

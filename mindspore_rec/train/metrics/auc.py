@@ -24,9 +24,9 @@ class AUC(BinaryMetric):
     class, the value is NaN and no error is raised, so an online job can continue.
 
     The metric stores predictions as float32, 4 bytes per row. If rows have weights, the weights
-    take 4 more bytes per row. Float64 predictions that are equal as float32 count as equal. Calling
-    :meth:`eval` sorts the predictions; 10 million rows take about a second. For endless streams,
-    see :class:`StreamingAUC`.
+    take 4 more bytes per row. Float64 predictions that are equal after rounding to float32 count as
+    equal. Calling :meth:`eval` sorts the predictions; 10 million rows take about a second. For
+    endless streams, see :class:`StreamingAUC`.
 
     Args:
         from_logits: whether the predictions are logits. Logits are ranked directly, because a
@@ -49,8 +49,8 @@ class AUC(BinaryMetric):
     def clear(self) -> None:
         """Forget all rows."""
         super().clear()
-        # Scores of positives and of negatives; with weights, also the weights of positives and
-        # negatives.
+        # Scores of positive rows and of negative rows; with weights, also the weights of these
+        # rows.
         names: tuple[str, ...] = ("positive", "negative")
         if self._weighted:
             names += ("positive_weight", "negative_weight")

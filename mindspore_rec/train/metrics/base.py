@@ -40,14 +40,15 @@ class BinaryMetric(MergedMetric):
     `RecModel.eval` merges the workers' metrics automatically.
 
     A metric with ``weighted=True`` reads the weights of the rows as its last input. A row of weight
-    w counts as w equal rows. `RecModel.eval` of a schema's network passes the weights.
+    w counts as w equal rows. If the network was made from a schema, `RecModel.eval` passes the
+    weights to the metric.
 
     Args:
         from_logits: whether the predictions are logits. If False, predictions must be in ``[0,
             1]``. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
-        weighted: whether the rows have weights, only for metrics that support weights. Default:
-            False.
+        weighted: whether the rows have weights; True only for metrics that support weights.
+            Default: False.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -78,7 +79,7 @@ class BinaryMetric(MergedMetric):
         return self._weighted
 
     def weigh(self, weighted: bool) -> None:
-        """Set whether the rows have weights, and forget all rows.
+        """Set whether the rows have weights, and drop all rows.
 
         Raises:
             TypeError: `weighted` is not a bool.
@@ -112,8 +113,8 @@ class BinaryMetric(MergedMetric):
         Raises:
             TypeError: an input is not an array of numbers.
             ValueError: the number of inputs, a shape or a length is wrong, or labels are not 0 or
-                1. The error is also raised if predictions are NaN, infinite or (without
-                ``from_logits``) outside ``[0, 1]``.
+                1. A ValueError is also raised if predictions are NaN or infinite, or if
+                   ``from_logits`` is False and predictions are outside ``[0, 1]``.
         """
         if len(inputs) != len(self.inputs):
             raise ValueError(
@@ -126,7 +127,7 @@ class BinaryMetric(MergedMetric):
             for array, name in zip(arrays[:2], self.inputs[:2], strict=True)
         )
         if self.task and all(array.ndim == 1 or array.shape[1] == 1 for array in arrays[:2]):
-            # Either predictions or labels may have a single column for all tasks, but not both.
+            # Only one of the predictions and the labels may have a single column for all tasks.
             raise ValueError(f"task must be 0 where there is one column only, got {self.task}")
         scores, labels = self._checked(prediction, label)
         check_same_length(prediction=scores, label=labels)
@@ -139,7 +140,7 @@ class BinaryMetric(MergedMetric):
     def _checked(
         self, prediction: npt.NDArray[Any], label: npt.NDArray[Any]
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
-        """Return the predictions and labels `[B]` of a batch, after checking them."""
+        """Check the predictions and labels of a batch, and return them as arrays `[B]`."""
         scores = as_predictions(prediction, self.inputs[0], from_logits=self.from_logits)
         return scores, as_labels(label, self.inputs[1])
 
@@ -157,7 +158,7 @@ class BinaryMetric(MergedMetric):
 
     @property
     def _total(self) -> float:
-        """Sum of the rows' weights; the number of rows if they have no weights."""
+        """Sum of the rows' weights; if the metric is not weighted, the number of rows."""
         return self._weight if self._weighted else self._rows
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:

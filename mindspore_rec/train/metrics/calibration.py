@@ -23,7 +23,7 @@ __all__ = ["Calibration"]
 
 
 class Calibration(BinaryMetric):
-    """Mean predicted rate divided by mean observed rate: 1 is calibrated, above 1 is too high.
+    """Mean predicted rate divided by mean observed rate; above 1, the predictions are too high.
 
     For definition and source, see `mindspore_rec.metrics.functional.calibration`. The
     value is NaN while no added row has a positive label. The metric uses constant memory.
@@ -69,8 +69,8 @@ class Calibration(BinaryMetric):
     def reliability_curve(self) -> ReliabilityCurve:
         """Return the predicted and observed rates for each bin of predicted probability.
 
-        If the metric is weighted, `rows` of the curve are the sums of the rows' weights, rounded
-        down to whole numbers.
+        If the metric is weighted, `rows` of the curve contains the sum of the rows' weights in each
+        bin, rounded down to a whole number.
 
         Raises:
             RuntimeError: no rows have been added.

@@ -29,12 +29,12 @@ class GAUC(BinaryMetric):
     The rows of a group may be in several batches, or in several metrics that are merged.
 
     ``update`` takes a third input with the group of each row, as int64 keys ``[B]`` or ``[B, 1]``.
-    ``mindspore.Model`` passes the group only if an ``eval_network`` returns it and ``eval_indexes``
-    is None. ``RecModel.fit`` passes the group under the same conditions, but ``Model.fit`` of
-    MindSpore 2.10 fails without ``eval_indexes``.
+    ``mindspore.Model`` and ``RecModel.fit`` pass the group only if an ``eval_network`` returns the
+    group and ``eval_indexes`` is None. ``Model.fit`` of MindSpore 2.10 fails if ``eval_indexes`` is
+    None.
 
-    The metric stores 13 bytes per row. While :meth:`eval` sorts, it needs about 80 further bytes
-    per row.
+    The metric stores 13 bytes per row. During :meth:`eval`, sorting needs about 80 more bytes per
+    row.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.

@@ -51,11 +51,11 @@ class MergedMetric(Metric):
         return False
 
     def merge(self, others: Iterable[MergedMetric]) -> None:
-        """Add all rows of other metrics, in order, after the rows of this metric.
+        """Add all rows of other metrics to this metric, in the order of `others`.
 
-        After the merge, the value equals the value of a single metric over all rows. The equality
-        is exact for metrics of counts or ranks; other metrics differ by the rounding of float64
-        sums. The metrics in `others` do not change.
+        After the merge, the value equals the value of a single metric over all rows. The two values
+        are exactly equal for metrics of counts or ranks; for other metrics, they differ by the
+        rounding of float64 sums. The metrics in `others` do not change.
 
         Args:
             others: metrics of the same class with the same settings.
@@ -80,11 +80,11 @@ class MergedMetric(Metric):
         return {"settings": self._settings(), "rows": np.array(self._rows), **self._state()}
 
     def merge_states(self, states: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Add the rows of states returned by `state_dict`, as `merge` does.
+        """Add the rows of other metrics, from the states that their `state_dict` returned.
 
         Raises:
-            ValueError: the class or settings of a state differ from this metric; no state was
-                added.
+            ValueError: the class or settings of a state differ from this metric. A ValueError is
+                raised before any rows are added.
         """
         all_states = list(states)
         mine = self.state_dict()
@@ -114,7 +114,7 @@ class MergedMetric(Metric):
 
     @abstractmethod
     def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add another metric's state of `rows` rows; `_rows` does not include these rows yet."""
+        """Add a state of another metric with `rows` rows; `_rows` does not count these rows yet."""
 
     @abstractmethod
     def _value(self) -> float:

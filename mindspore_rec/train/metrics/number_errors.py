@@ -39,7 +39,7 @@ class MSE(RowMean):
     def _checked(
         self, prediction: npt.NDArray[Any], label: npt.NDArray[Any]
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
-        """Return unchecked float64 arrays; infinite predictions make the value infinite or NaN."""
+        """Return float64 arrays; infinite predictions are allowed and lead to infinity or NaN."""
         return prediction.astype(np.float64), label.astype(np.float64)
 
     def _of_rows(self, label: npt.NDArray[Any], prediction: FloatArray) -> npt.NDArray[Any]:
@@ -50,8 +50,8 @@ class RMSE(MSE):
     """Root of the mean squared error of predicted numbers. The metric uses constant memory.
 
     Args:
-        task: as for `MSE`.
-        weighted: as for `MSE`.
+        task: see `MSE`.
+        weighted: see `MSE`.
 
     Examples:
         >>> metric = RMSE()
@@ -68,8 +68,8 @@ class MAE(MSE):
     """Mean absolute error of predicted numbers. The metric uses constant memory.
 
     Args:
-        task: as for `MSE`.
-        weighted: as for `MSE`.
+        task: see `MSE`.
+        weighted: see `MSE`.
 
     Examples:
         >>> metric = MAE()

@@ -57,9 +57,9 @@ class _ListMetric(MergedMetric):
 class RankingMetric(_ListMetric):
     """Base class of the metrics that are means over rankings; a ``mindspore.train.Metric``.
 
-    A row is one ranking of items, and its targets are the items that are relevant. In ties, a
-    target's rank is the middle of the tied ranks (mid rank): another item with the same score
-    counts one half.
+    A row is one ranking of items, and its targets are the items that are relevant. If several items
+    have the same score, a target's rank is the middle of their ranks (mid rank): another item with
+    the target's score counts one half.
 
     ``mindspore.Model(net, loss_fn, metrics={"ndcg": NDCG()}).eval(dataset)`` passes ``(score,
     target)`` to :meth:`update`. For many items, compute the ranks with
@@ -202,13 +202,13 @@ class NDCG(RankingMetric):
 
 
 class MRR(RankingMetric):
-    """Mean of 1 / rank of each row's first target.
+    """Mean, over rows, of 1 / rank of the row's first target.
 
     For definition, source and ties, see `mindspore_rec.metrics.functional.mean_reciprocal_rank`.
 
     Args:
-        k: number of items at the top of a ranking; a row without a target among them counts 0.
-            Default: None, which means all items.
+        k: number of items at the top of a ranking; a row without a target among these items counts
+            as 0. Default: None, which means all items.
 
     Inputs of ``update``: as in :class:`Recall`.
 

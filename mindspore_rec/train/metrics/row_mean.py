@@ -23,7 +23,7 @@ class RowMean(BinaryMetric):
     The value is NaN if all weights are 0. The metric uses constant memory.
 
     Args:
-        from_logits, task, weighted: as for `BinaryMetric`.
+        from_logits, task, weighted: see `BinaryMetric`.
     """
 
     undefined_if: ClassVar[str] = "all weights are 0"

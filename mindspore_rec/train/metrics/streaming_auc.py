@@ -26,10 +26,10 @@ class StreamingAUC(BinaryMetric):
     The first bin counts logits below -16, and the last bin counts logits above 16. Therefore click
     rates near 0.001 are resolved as finely as click rates near 0.5. A pair of a positive and a
     negative row in the same bin counts one half, so the value is not exact. The value is at most
-    :meth:`error_bound` away from the exact AUC of the same rows and weights. The bound is computed
-    from the counts and is valid for any predictions. With the default bins and logits of standard
-    deviation 1.5, the bound is about 0.0002. If all predictions are in one bin, the bound is 0.5,
-    so the value says nothing.
+    :meth:`error_bound` away from the exact AUC of the same rows and weights. The error bound is
+    computed from the counts of the bins, and is valid for any predictions. With the default bins
+    and logits of standard deviation 1.5, the bound is about 0.0002. If all predictions are in one
+    bin, the bound is 0.5, so the value says nothing.
 
     Predictions are not rounded before they are binned. The value is NaN while all counted rows have
     the same label. The metric takes 24 bytes per bin, and 4 bytes per row of the window.
@@ -37,8 +37,8 @@ class StreamingAUC(BinaryMetric):
     Args:
         num_bins: number of bins, at least 3. Default: 16384.
         window: count only the last ``window`` rows. Default: None, which means all rows.
-        half_life: number of later rows that halve the weight of a row. Default: None, which means
-            no fading. Not together with ``window``.
+        half_life: number of rows after which the weight of a row is halved. Default: None, which
+            means no fading. ``half_life`` and ``window`` must not be set together.
         from_logits: whether the predictions are logits. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
 
@@ -84,7 +84,7 @@ class StreamingAUC(BinaryMetric):
         """Return the largest possible distance of :meth:`eval` from the exact AUC.
 
         The bound is ``0.5 * sum_b(P_b * N_b) / (P * N)``, where bin b has P_b of all P positives
-        and N_b of all N negatives. The bound is NaN if all counted rows have one class.
+        and N_b of all N negatives. The bound is NaN if all counted rows have the same label.
 
         Raises:
             RuntimeError: no rows have been added.
@@ -94,7 +94,7 @@ class StreamingAUC(BinaryMetric):
 
     @property
     def order_matters(self) -> bool:
-        """True if a window or a half life is set: old rows then count less than new rows."""
+        """True if a window or a half-life is set: new rows then count more than old rows."""
         return self.window is not None or self.half_life is not None
 
     def _new_counter(self) -> _Counter:
@@ -131,13 +131,13 @@ class _Counter(Protocol):
     counts: npt.NDArray[Any]
 
     def add(self, codes: npt.NDArray[np.uint32]) -> None:
-        """Add the codes of the next rows, oldest first."""
+        """Add the codes of rows that follow the rows counted so far, oldest first."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what was counted."""
+        """Return the counts as a state."""
 
     def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add the state of a counter that counted the next `rows` rows."""
+        """Add another counter's state; its `rows` rows follow the rows of this counter."""
 
 
 class _TotalCounter:
@@ -184,7 +184,7 @@ class _WindowCounter:
 
 
 class _FadingCounter:
-    """Counts of rows; each row counts ``0.5 ** (number of later rows / half_life)``."""
+    """Counts of rows; a row has the weight ``0.5 ** (number of later rows / half_life)``."""
 
     def __init__(self, num_codes: int, half_life: float) -> None:
         self.counts = np.zeros(num_codes, dtype=np.float64)

@@ -22,8 +22,8 @@ class TableSummary:
         name: name of the table.
         embedding_dim: number of floats in a row's value.
         rows: number of rows in memory.
-        bytes: memory in bytes of rows, optimizer state, index, change log and digests, including
-            room for growth.
+        bytes: bytes of memory for rows, optimizer state, index, change log and digests, including
+            the memory reserved for further rows.
     """
 
     name: str
@@ -33,7 +33,7 @@ class TableSummary:
 
     @classmethod
     def of(cls, table: Any) -> TableSummary:
-        """Return the statistics of a table now."""
+        """Return the current statistics of a table."""
         stats = table.stats()
         parts = ("row_bytes", "index_bytes", "change_log_bytes", "digest_bytes")
         memory_bytes = sum(stats[part] for part in parts)
@@ -51,21 +51,21 @@ class TrainSummary:
         samples: number of rows in the batches of all completed steps.
         epochs: number of completed epochs.
         seconds: wall time of the run.
-        step_seconds: seconds spent in steps and in waiting for their data. The time excludes the
-            run's first step, steps that compiled a graph, and callbacks at the end of a step, such
-            as evaluation.
+        step_seconds: seconds spent in steps and in waiting for their data. The following are not
+            counted: the first step of the run, steps that compiled a graph, and callbacks at the
+            end of a step, such as an evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
-        compile_seconds: seconds of the run's first step and of all steps that compiled a graph,
-            compilation and step together.
+        compile_seconds: seconds of the first step of the run and of all steps that compiled a
+            graph, including the compilation.
         loss: loss of the last step; NaN before the first step.
         metrics: metrics of the last evaluation.
         history: a pair `(step, metrics)` for each evaluation.
         tables: statistics of each table at the end of the run.
         interrupted: whether a signal (Ctrl-C, SIGTERM) ended the run.
         stop_reason: reason why a callback or the stream ended the run, or ''.
-        workers: number of workers; steps, samples and loss refer to all workers.
+        workers: number of workers; `steps`, `samples` and `loss` include all workers.
         waits: seconds that each worker has waited for other workers between steps; empty for one
-            worker. The slowest worker waits least.
+            worker. The slowest worker waits for the shortest time.
 
     Example:
         >>> TrainSummary(step_samples=3000, step_seconds=2.0).samples_per_second
@@ -95,12 +95,12 @@ class TrainSummary:
 
     @property
     def slowest_worker(self) -> int | None:
-        """Index of the worker that other workers waited for most; None if there is one worker."""
+        """Index of the worker that the others waited for most; None if there is only one worker."""
         return self.waits.index(min(self.waits)) if len(self.waits) > 1 else None
 
     @property
     def waiting_share(self) -> float:
-        """Mean share of the run's time that workers waited for the slowest worker, 0 to 1."""
+        """Mean share of the run's time, 0 to 1, that workers waited for the slowest worker."""
         if len(self.waits) < 2 or not self.seconds:
             return 0.0
         others = (sum(self.waits) - min(self.waits)) / (len(self.waits) - 1)

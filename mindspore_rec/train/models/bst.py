@@ -29,30 +29,31 @@ class BST(Network):
 
     In the formula, x is the row that `InputLayer` makes from ids and numbers. The vectors of the
     events of history h are :math:`v_{hj}`, oldest first, and :math:`c_h` is the vector of the
-    candidate, the item that the row scores. The candidate is the last value of its history. The
-    perceptron reads the last block's output for the candidate, which has attended to all events. A
-    block is a `HistoryTransformer`, and the first block adds the vectors of positions. If a history
-    is empty, the candidate attends only to itself.
+    candidate, the item that the row scores. The candidate is appended to its history as the last
+    value. The perceptron reads the last block's output for the candidate; the candidate attends to
+    all events. A block is a `HistoryTransformer`, and the first block adds the vectors of
+    positions. If a history is empty, the candidate attends only to itself.
 
     The candidate of a history is the row's category with the same `table` as the history; an
-    `IntegerColumn` with this table also counts as a category. A side column with keys extends the
-    vectors of the events, and the category with the same `table` as this column extends the
-    candidate. Side columns of numbers, such as the times of events, are not read.
+    `IntegerColumn` with this table also counts as a category. For a side column with keys, the
+    vector of the key is appended to the vector of the event. The vector of the category with the
+    same `table` as the side column is appended to the candidate's vector. Side columns of numbers,
+    such as the times of events, are not read.
 
     Source: Chen et al., "Behavior Sequence Transformer for E-commerce Recommendation in Alibaba",
-    2019, https://arxiv.org/abs/1905.06874. The paper differs in two points: its perceptron reads
-    the outputs for all events of a history of fixed length, and the position of an event is the
-    time from the event to the recommendation.
+    2019, https://arxiv.org/abs/1905.06874. In the paper, the perceptron reads the outputs for all
+    events of a history of fixed length. In the paper, the position of an event is the time from the
+    event to the recommendation.
 
     Args:
         schema: the `Schema` of the data, with at least one history.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 1, as in the paper.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
-        positions: number of learned vectors of positions, 0 for none. The first vector is for the
-            candidate, the second vector for the newest event. Default: None, which means the
-            `length` of the history plus 1.
+        positions: number of learned vectors of positions; 0 if positions have no vectors. The first
+            vector of positions is for the candidate, the second vector for the newest event.
+            Default: None, which means the `length` of the history plus 1.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the blocks and the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
@@ -61,8 +62,8 @@ class BST(Network):
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
-        arrays: the further arrays of `Schema.inputs`: `numbers` if there are any, then the values
-            and the offsets of each history.
+        arrays: the arrays after `ids` in `Schema.inputs`: `numbers` if the schema has numbers, then
+            the values and the offsets of each history.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.
@@ -123,7 +124,7 @@ class BST(Network):
         self.append = AppendRows()
         self.histories = len(self.candidates.dims)
         self.count = blocks
-        made: list[nn.Cell] = []  # first all blocks of the first history
+        made: list[nn.Cell] = []  # begins with all blocks of the first history
         assert self.schema is not None  # Candidates refuses arrays without a schema
         for dim, history in zip(self.candidates.dims, self.schema.histories, strict=True):
             places = history[0].most_values + 1 if positions is None else positions

@@ -22,13 +22,14 @@ _ZEROS = (-1, 0)  # place of a candidate's part that no column has
 
 
 class Candidates(nn.Cell):
-    """Pair the events of each history with the row's candidate, the item that is scored.
+    """Pair the events of each history with the candidate, the item that the row scores.
 
-    The vector of an event joins the vectors of the event's keys: first the key in the history's
-    column, then the keys in its side columns. The candidate's vector joins, in the same order, the
-    vectors of the row's columns that share the tables of the keys. If no column of the row shares
-    the table of a side column, this part of the candidate's vector is 0. Side columns of
-    numbers, such as the times of events, are not read.
+    The vector of an event is the concatenation of the vectors of the event's keys: first the key in
+    the history's column, then the keys in the side columns. The candidate's vector is the
+    concatenation, in the same order, of the vectors of the row's columns that share the tables of
+    the event's keys. If no column of the row shares the table of a side column, the side column's
+    part of the candidate's vector is 0. Side columns of numbers, such as the times of events, are
+    not read.
 
     Args:
         inputs: the first cell of a network that was made from a schema.
@@ -36,14 +37,14 @@ class Candidates(nn.Cell):
 
     Inputs:
         - **parts** (tuple): the output of `inputs`.
-        - **arrays** (tuple): all inputs of the network after `ids`, as for `HistoryLookup`.
+        - **arrays** (tuple): all inputs of the network after `ids`; see `HistoryLookup`.
 
     Outputs:
-        Tuple with a triple for each history: the candidates, float32 `[B, dim]`, the values of the
-            history, float32 `[N, dim]`, and the offsets, int64 `[B + 1]`.
+        Tuple with one triple (candidates, values, offsets) for each history: candidates float32
+        `[B, dim]`, values float32 `[N, dim]`, offsets int64 `[B + 1]`.
 
     Attributes:
-        dims: width of the candidate of each history.
+        dims: for each history, the width of the candidate's vector.
 
     Raises:
         TypeError: `inputs` was not made from a schema.
@@ -73,7 +74,7 @@ class Candidates(nn.Cell):
         self.joins = nn.CellList([join_columns(len(of)) for of in values])
 
     def construct(self, parts: Any, arrays: Any) -> Any:
-        """Return candidates, values and offsets of each history."""
+        """Return, for each history, the candidates, the values and the offsets."""
         looked_up = self.lookup(arrays)
         made: Any = ()
         for k in range(len(self.offsets)):
@@ -95,7 +96,7 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return, by field name, the part of an InputLayer's output and the index in that part."""
+    """Return each field's part of an InputLayer's output, and its index there, by field name."""
     places = {}
     part = 0
     for table in schema.tables:
@@ -106,7 +107,7 @@ def _places(schema: Schema) -> dict[str, tuple[int, int]]:
 
 
 def _sharing(schema: Schema, column: Column) -> Iterator[Field]:
-    """Yield the fields with one key per row that share the table of a history's column."""
+    """Yield each field that has one key per row and shares the table of a history's column."""
     kinds = {each.name: each.kind for each in schema.columns}
     for table in schema.tables:
         if table.name is not None and column.name in table.histories:
@@ -117,10 +118,10 @@ def _sharing(schema: Schema, column: Column) -> Iterator[Field]:
 
 
 def _match(schema: Schema, column: Column, model: str) -> Field | None:
-    """Return the field with the candidate's key for a history's column, or None.
+    """Return the field with the key of a history column's candidate; None if no field has it.
 
     Raises:
-        ValueError: there are several.
+        ValueError: several fields have the key.
     """
     columns = list(_sharing(schema, column))
     if len(columns) > 1:

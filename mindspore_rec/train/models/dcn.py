@@ -20,7 +20,7 @@ __all__ = ["DCN"]
 
 
 class DCN(Network):
-    r"""Deep & Cross: a cross network and a perceptron over one row, then a linear layer over both.
+    r"""Deep & Cross: a cross network and a perceptron over one row, followed by a linear layer.
 
     .. math::
         z = w^\top [\text{cross}(x), \text{MLP}(x)] + b
@@ -32,7 +32,7 @@ class DCN(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).

@@ -27,7 +27,7 @@ _CROSSES = ("matrix", "mixture", "stacked_matrix", "stacked_mixture")
 
 @dataclass(frozen=True)
 class CrossMixture:
-    """Settings of DCN-V2's cross layers with low-rank experts, as for `CrossNetMix`.
+    """Settings of DCN-V2's cross layers with low-rank experts; see `CrossNetMix`.
 
     Args:
         experts: number of experts in a layer. Default: 4.
@@ -55,12 +55,13 @@ class DCNv2(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         cross: the cross network. The text 'matrix' selects a `CrossNetV2` beside the perceptron;
             the text 'stacked_matrix' selects a `CrossNetV2` below the perceptron. A `CrossMixture`,
             or a mapping of its fields, selects a `CrossNetMix`. The texts 'mixture' and
-            'stacked_mixture' select a `CrossNetMix` with default fields. Default: 'matrix'.
+            'stacked_mixture' select a `CrossNetMix` with the default settings of `CrossMixture`.
+            Default: 'matrix'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
@@ -148,7 +149,7 @@ class DCNv2(Network):
 
 
 def _cross_of(cross: Any) -> tuple[CrossMixture | None, bool]:
-    """Return the experts' settings (None for full matrices), and whether layers are stacked."""
+    """Return the experts' settings (None for full matrices), and whether the network is stacked."""
     if isinstance(cross, Mapping):
         try:
             cross = CrossMixture(**cross)

@@ -31,10 +31,10 @@ class DeepFM(Network):
     IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239.
 
     Args:
-        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. The number
-            of fields and embedded numbers must be at least two, and all fields must have vectors of
-            one width.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. Together,
+            the fields and the embedded numbers must have at least two vectors, and all vectors must
+            have the same width.
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'embed'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.

@@ -19,7 +19,7 @@ __all__ = ["DIN"]
 
 
 class DIN(Network):
-    r"""Deep Interest: a perceptron over the row and its histories, pooled by the scored item.
+    r"""Deep Interest: a perceptron over the row and its histories, which attention has pooled.
 
     .. math::
         z = \text{MLP}([x, y_1, c_1 \odot y_1, y_2, c_2 \odot y_2, ...]), \quad
@@ -27,26 +27,29 @@ class DIN(Network):
 
     In the formula, x is the row that `InputLayer` makes from ids and numbers. The vectors of the
     events of history h are :math:`v_{hj}`, and :math:`c_h` is the vector of the candidate, the item
-    that the row scores. The sum over the events is a `TargetAttention`: events similar to the
-    candidate have more weight. An empty history has the sum 0.
+    that the row scores. The sum over the events is computed by a `TargetAttention`, in which events
+    that are similar to the candidate have more weight. An empty history has the sum 0.
 
     The candidate of a history is the row's category with the same `table` as the history; an
-    `IntegerColumn` with this table also counts as a category. A side column with keys extends the
-    vectors of the events, and the category with the same `table` as this column extends the
-    candidate. Side columns of numbers, such as the times of events, are not read.
+    `IntegerColumn` with this table also counts as a category. For a side column with keys, the
+    vector of the key is appended to the vector of the event. The vector of the category with the
+    same `table` as the side column is appended to the candidate's vector. Side columns of numbers,
+    such as the times of events, are not read.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
-    https://arxiv.org/abs/1706.06978. The products of candidate and sum follow the authors' program.
-    The perceptron uses rectifiers.
+    https://arxiv.org/abs/1706.06978. As in the authors' program, the perceptron also reads the
+    product of candidate and sum. The perceptron uses rectifiers.
 
     Args:
         schema: the `Schema` of the data, with at least one history.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
-        attention_hidden: widths of the hidden layers of each attention's MLP. Default: (80, 40).
+        attention_hidden: widths of the hidden layers of the MLP that computes an attention.
+            Default: (80, 40).
         attention_activation: activation of the attention's hidden layers, 'dice' or 'prelu'.
             Default: 'dice'.
-        softmax: whether the weights of a history sum to 1. Default: False, as in the paper.
+        softmax: whether a softmax makes the weights of a history sum to 1. Default: False, as in
+            the paper.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
@@ -55,8 +58,8 @@ class DIN(Network):
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
-        arrays: the further arrays of `Schema.inputs`: `numbers` if there are any, then the values
-            and the offsets of each history.
+        arrays: the arrays after `ids` in `Schema.inputs`: `numbers` if the schema has numbers, then
+            the values and the offsets of each history.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.

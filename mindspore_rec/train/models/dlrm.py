@@ -22,7 +22,7 @@ __all__ = ["DLRM"]
 
 
 class DLRM(Network):
-    r"""DLRM: dot products of all pairs of embeddings; the numbers together become one embedding.
+    r"""DLRM: dot products of all pairs of embeddings, one of which is computed from the numbers.
 
     .. math::
         v_0 = a(\text{MLP}_{bottom}(x)), \quad
@@ -30,21 +30,20 @@ class DLRM(Network):
 
     In the formulas, :math:`v_1, ..., v_F` are the embeddings of the ids, x are the numbers, and a
     is the activation of the bottom perceptron's layers. The last layer of the bottom perceptron is
-    as wide as an embedding. Without numbers, there is no :math:`v_0`.
+    as wide as an embedding. If the row has no numbers, :math:`v_0` is left out.
 
     Source: Naumov et al., "Deep Learning Recommendation Model for Personalization and
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.
 
     Args:
-        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. All
-            fields must have vectors of one width; without numbers, there must be at least two
-            fields.
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. All fields
+            must have vectors of the same width. Without numbers, at least two fields are required.
         numbers: input of the bottom perceptron. With 'concat', the input is the numbers; with
-            'embed', 'piecewise' or 'periodic', the input is vectors of the numbers, as for
+            'embed', 'piecewise' or 'periodic', the input is vectors of the numbers; see
             `InputLayer`. Default: 'concat'.
-        bottom: widths of the bottom perceptron's layers. `bottom` excludes the last layer, which is
-            as wide as an embedding. Without numbers, the bottom perceptron is left out. Default:
-            (64, 32).
+        bottom: widths of the bottom perceptron's layers. `bottom` does not include the width of the
+            last layer, which equals the width of an embedding. If there are no numbers, there is no
+            bottom perceptron. Default: (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
         dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.

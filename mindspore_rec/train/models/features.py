@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features: the description of a network's data; it makes the cells that read the data."""
+"""Features: describes a network's data, and makes the cells that read the data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Features"]
 class Features(ABC):
     """Description of the arrays that a network reads; its methods make the cells that look up ids.
 
-    For the networks of `mindspore_rec.models`, a `Schema` serves as the description. For arrays
-    that have no schema, write a subclass.
+    A `Schema` can describe the arrays for the networks of `mindspore_rec.models`. For arrays that
+    have no schema, write a subclass of `Features`.
 
-    A row has vectors and numbers. Each field of a row has one vector, for example the embedding of
-    the field's id or, for a list of ids, the mean of the ids' embeddings.
+    A row of a batch has vectors and numbers. Each field of a row has one vector, for example the
+    embedding of the field's id or, for a list of ids, the mean of the ids' embeddings.
     """
 
     @property
@@ -28,7 +28,7 @@ class Features(ABC):
     @property
     @abstractmethod
     def numbers(self) -> int:
-        """Number of floats in a row of the array `numbers`; 0 if there is no such array."""
+        """Number of floats in a row of the array `numbers`; 0 if there is no array `numbers`."""
 
     @property
     @abstractmethod
@@ -44,10 +44,10 @@ class Features(ABC):
     def embedding(self, name: str, seed: int) -> nn.Cell:
         """Return a cell that returns the vectors of all fields.
 
-        The cell's input is the array `ids`. The output is a tuple of float32 Tensors
-        `[B, vectors, dim]`, which together contain the vectors of all fields in the order of the
-        fields. The attribute `parts` of the cell is a tuple of the pairs (vectors, dim) of these
-        Tensors.
+        The cell's input is the array `ids`. The output is a tuple of float32 Tensors `[B, vectors,
+        dim]`. Together, the Tensors contain the vectors of all fields in the order of the fields.
+        The cell's attribute `parts` is a tuple with a pair (vectors, dim) for each Tensor in the
+        output.
 
         Args:
             name: name of the table, or prefix of the tables' names.
@@ -59,11 +59,11 @@ class Features(ABC):
         """Return a cell that returns the sum of one weight per field, the first-order term.
 
         The cell's input is the array `ids`, and its output is a float32 Tensor `[B, 1]`. All
-        weights start at 0. The attribute `out_features` of the cell is 1.
+        weights start at 0. The cell's attribute `out_features` is 1.
 
         Args:
             name: name of the weights' table, or prefix of the tables' names.
-            seed: seed of the tables.
+            seed: seed of the tables' initial values.
         """
 
     @property
@@ -78,11 +78,11 @@ class Features(ABC):
 
     @property
     def usual_width(self) -> int:
-        """Number of floats in the vector of a number; most fields' vectors have the same width."""
+        """Number of floats in a number's vector: the most frequent width of the fields' vectors."""
         return max(self.widths, key=self.widths.count)
 
     def one_width(self, model: str) -> int:
-        """Return the width of all vectors, for a network that multiplies them with each other.
+        """Return the common width of all vectors, for a network that multiplies them pairwise.
 
         Args:
             model: name of the network, for the message.

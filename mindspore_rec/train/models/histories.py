@@ -21,27 +21,29 @@ _MOST_BLOCKS = 64
 
 
 class HistoryLookup(nn.Cell):
-    """Look up the values of the histories of a schema, in the tables of an `InputLayer`.
+    """Look up the values of a schema's histories in the tables of an `InputLayer`.
 
     Columns with the same `table` share rows: an item has the same vector in a history and in `ids`.
-    The number of values may change from call to call, and may be 0.
+    The number of values in a history may change from batch to batch, and may be 0.
 
     Args:
         inputs: the first cell of a network that was made from a schema.
-        mode: None for one vector per value; or 'mean', 'sum' or 'sqrtn' for one vector per list, as
-            an `EmbeddingBag` returns it. The vector of an empty list is zero. Default: None.
+        mode: None for one vector per value; or 'mean', 'sum' or 'sqrtn' for one vector per list,
+            computed in the same way as in `EmbeddingBag`. The vector of an empty list is zero.
+            Default: None.
 
     Inputs:
         arrays: tuple of all inputs of the network after `ids`, in the order of `Schema.inputs`.
 
     Outputs:
-        Tuple with one Tensor per array of the histories, in the order of `names`. Values that are
-            keys are replaced by their rows, float32 `[N, dim]`, or `[B, dim]` with a mode. Numbers
+        Tuple with one Tensor per array of the histories, in the order of `names`. If the values are
+        keys, the values are replaced by the keys' rows: float32 `[N, dim]`, or `[B, dim]` with a
+        mode. Numbers
             `[N]` and offsets int64 `[B + 1]` are unchanged.
 
     Attributes:
         names: names of the arrays, such as 'seen.values', 'seen_at.values' and 'seen.offsets'.
-        dims: number of floats in a vector of each array; 0 for numbers and offsets.
+        dims: for each array, the number of floats in a vector; 0 for numbers and offsets.
 
     Raises:
         TypeError: `inputs` was not made from a schema.
@@ -107,7 +109,7 @@ class HistoryLookup(nn.Cell):
         self.offsets = tuple(offsets.get(place, -1) for place in range(len(self.names)))
 
     def construct(self, arrays: Any) -> Any:
-        """Return the rows of values, numbers and offsets."""
+        """Return the values with keys replaced by rows, and the numbers and offsets unchanged."""
         histories = arrays[self.first :]
         made: tuple[Tensor, ...] = ()
         for k in range(len(self.places)):
@@ -123,12 +125,12 @@ class HistoryLookup(nn.Cell):
 
 
 def _count(inputs: list[str]) -> int:
-    """Return the number of arrays of histories."""
+    """Return the number of arrays that belong to histories."""
     return sum(1 + len(values) for values in ragged_places(inputs).values())
 
 
 def check_blocks(blocks: int) -> int:
-    """Return the number of blocks of a network.
+    """Check and return the number of blocks of a network.
 
     Raises:
         TypeError, ValueError: `blocks` is not an int from 1 to 64.

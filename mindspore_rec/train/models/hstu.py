@@ -15,20 +15,20 @@ __all__ = ["HSTU"]
 
 
 class HSTU(NextItemNetwork):
-    r"""HSTU: the state of a history, from attention without softmax, times the scored item.
+    r"""HSTU: product of a history's state, from attention without softmax, and an item's vector.
 
-    The formula is as for `SASRec`, with the cells `nn.HSTU` as blocks:
+    The formula is the same as for `SASRec`, but the blocks are `nn.HSTU` cells:
 
     .. math::
         z = \sum_h \langle s_h + W_h x, c_h \rangle + w(x) + b, \quad
         s_h = \text{norm}(\text{blocks}_h([v_{h1}, ..., v_{hn}])_n)
 
-    A block adds two learned biases to the score of two events. One bias depends on the distance of
-    the events in the history, the other bias on the time between the events. The times of the
-    events are the first side column (`side_of`) of the history with ``values="int64"``, in any
-    unit. Without a column of times, only distances have biases.
+    A block adds two learned biases to the attention score of two events. One bias depends on the
+    distance of the events in the history, the other bias on the time between the events. The times
+    of the events are the first side column (`side_of`) of the history with ``values="int64"``, in
+    any unit. Without a column of times, a block adds only the bias of the distance.
 
-    Candidates, other side columns, other columns of the row and the linear part are as for
+    Candidates, the other side columns, the other columns of the row and the linear part work as in
     `SASRec`.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
@@ -36,20 +36,21 @@ class HSTU(NextItemNetwork):
 
     Args:
         schema: the `Schema` of the data, with at least one history.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of blocks, 1 to 64. Default: 2.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
-        time_buckets: number of learned biases of times in a block, 0 to 48, with buckets as in
-            `HistoryTransformer`. Default: 32; the last bias is for differences of 2**30 and more.
+        time_buckets: number of time buckets in a block, each with a learned bias, 0 to 48. The
+            buckets are the same as in `HistoryTransformer`. Default: 32, with which the last bias
+            is for differences of 2**30 and more.
         dropout: dropout of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'hstu'.
         seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
-        arrays: the further arrays of `Schema.inputs`: `numbers` if there are any, then the values
-            and the offsets of each history.
+        arrays: the arrays after `ids` in `Schema.inputs`: `numbers` if the schema has numbers, then
+            the values and the offsets of each history.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.
@@ -109,7 +110,7 @@ class HSTU(NextItemNetwork):
 
 
 class _Block(nn.Cell):
-    """An `nn.HSTU` that also works without biases of times."""
+    """`nn.HSTU` as a block, which also works without biases of times."""
 
     def __init__(self, dim: int, length: int, heads: int, buckets: int, dropout: float) -> None:
         super().__init__()

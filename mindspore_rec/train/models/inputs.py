@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First cells of a network, which embed ids and numbers, and the linear model over both."""
+"""Cells that embed a network's ids and numbers, and the linear model of ids and numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS = ("concat", "embed", "piecewise", "periodic")
 
 
 class InputLayer(nn.Cell):
-    r"""Embed the fields of a row as vectors, and return the parts of the row.
+    r"""Return the parts of a row: the vectors of fields, and the numbers or vectors of numbers.
 
     With 'concat', numbers are appended to the embeddings, as in the papers on Wide & Deep and DCN.
     With 'embed', each number is a field with its own vector, which is scaled by the number,
@@ -38,21 +38,22 @@ class InputLayer(nn.Cell):
         seed: seed of the embeddings' initial values. Default: 0.
         members: number of members. With more than 1 member, the cell returns the rows of all
             members, one member after the other, and each member multiplies its rows by learned
-            factors. The factors start with a random sign, 1 or -1, for each vector and number.
-            Default: 1.
+            factors. The initial factors are random signs, 1 or -1: one sign for each vector and one
+            for each number. Default: 1.
 
     Inputs:
-        ids: int64 Tensor, as for the cell that `Features.embedding` returns.
+        ids: int64 Tensor, in the same form as for the cell that `Features.embedding` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
         Tuple of the parts of a row, float32 Tensors `[B, ...]`: first the vectors of the fields,
-            then the numbers or their vectors. `widths` contains the number of floats of each part.
+        then the numbers themselves or vectors of the numbers. `widths` contains the number of
+        floats of each part.
             With several members, each part has `members` times B rows.
 
     Attributes:
         vectors_of_parts: number of vectors in each part that has vectors; these parts come first.
-        fields: number of vectors in a row: F with 'concat', otherwise F + N.
+        fields: number of vectors in a row: the number F of fields with 'concat', otherwise F + N.
         dim: number of floats in the vector of a number.
         widths: number of floats in each part of a row.
         width: number of floats in the whole row.
@@ -81,8 +82,8 @@ class InputLayer(nn.Cell):
             if members == 1:
                 self.scaled = scaled
                 if numbers == "embed":
-                    # Also make the parameter an attribute of this cell; the attribute sets the
-                    # parameter's name in checkpoints.
+                    # Also make the parameter an attribute of this cell, because the attribute's
+                    # name is the parameter's name in checkpoints.
                     self.vectors = self.scaled.vectors
                     self.vectors.name = "vectors"
         if members > 1:
@@ -116,7 +117,7 @@ class InputLayer(nn.Cell):
 
 
 def numbers_as_vectors(kind: str, numbers: int, dim: int, std: float) -> Any:
-    """Return the cell that makes a vector of each number.
+    """Return the cell that computes a vector for each number.
 
     Args:
         kind: 'embed', 'piecewise' or 'periodic'.
@@ -134,16 +135,16 @@ class FirstOrder(nn.Cell):
     r"""Compute the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
 
     The weights of ids start at 0. For a list of ids, :math:`w_{i_f}` is the mean of the weights.
-    Without numbers, the linear model has no bias b, since the rest of the network has a bias.
+    Without numbers, the linear model has no bias b, because the rest of the network has a bias.
 
     Args:
         features: description of the arrays, such as the attribute `features` of a `Network`.
         name: name of the weights' table, or prefix of the tables' names.
         seed: seed of the table. Default: 0.
-        members: number of members, for which the cell repeats its output. Default: 1.
+        members: number of members; the cell repeats its output for each member. Default: 1.
 
     Inputs:
-        ids: int64 Tensor, as for the cell that `Features.sums` returns.
+        ids: int64 Tensor, in the same form as for the cell that `Features.sums` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
@@ -163,7 +164,7 @@ class FirstOrder(nn.Cell):
             self.numbers = nn.Dense(features.numbers, 1, weight_init="zeros")
 
     def start_at_zero(self) -> None:
-        """Set the bias to 0, so that the output of an untrained cell is 0."""
+        """Set the bias to 0, so that an untrained cell returns 0."""
         if self.has_numbers:
             self.numbers.bias.set_data(ops.zeros((1,)))
 

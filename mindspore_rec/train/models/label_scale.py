@@ -13,10 +13,10 @@ __all__ = ["LabelScale"]
 
 
 class LabelScale(nn.Cell):
-    """Convert the outputs of a network to the labels' units, and labels to the outputs' scale.
+    """Convert a network's outputs to the labels' units, and labels to the scale of the outputs.
 
-    A network of a schema predicts how many standard deviations a label is above its mean. So a
-    training does not depend on the unit of the label. Labels with two values are unchanged.
+    A network of a schema predicts (label - mean) / deviation, the standardized label. A training
+    therefore does not depend on the unit of the label. Labels with two values are unchanged.
 
     Args:
         binary: for each task, whether its label has two values.
@@ -25,12 +25,13 @@ class LabelScale(nn.Cell):
         outputs: float32 Tensor `[B, T]`.
 
     Outputs:
-        float32 Tensor `[B, T]`: the inputs `outputs` times `deviation`, plus `mean`.
+        float32 Tensor `[B, T]`, computed as `outputs * deviation + mean`.
 
     Attributes:
-        mean: a Parameter `[1, T]`, which the optimizer leaves unchanged. It starts at 0.
-        deviation: a Parameter `[1, T]`, which the optimizer leaves unchanged. It starts at 1.
-        is_set: whether mean and deviation were set; they are saved in checkpoints.
+        mean: a Parameter `[1, T]`, which starts at 0 and which the optimizer leaves unchanged.
+        deviation: a Parameter `[1, T]`, which starts at 1 and which the optimizer leaves unchanged.
+        is_set: whether `set` was called; checkpoints contain this flag, the means and the
+            deviations.
 
     Example:
         >>> scale = LabelScale((False, True))
@@ -51,11 +52,11 @@ class LabelScale(nn.Cell):
 
     @property
     def is_set(self) -> bool:
-        """True if mean and deviation were set, here or in the training of a checkpoint."""
+        """True if `set` was called, for this object or for the object that a checkpoint saved."""
         return bool(self.was_set.asnumpy()[0, 0])
 
     def set(self, means: Sequence[float], deviations: Sequence[float]) -> None:
-        """Set mean and deviation of each task; a deviation of 0 counts as 1."""
+        """Set the mean and the deviation of each task; a deviation of 0 is replaced by 1."""
         spread = np.where(np.asarray(deviations, np.float64) > 0, deviations, 1.0)
         self.mean.set_data(_row(np.where(self._numbers, means, 0.0)))
         self.deviation.set_data(_row(np.where(self._numbers, spread, 1.0)))
@@ -66,7 +67,7 @@ class LabelScale(nn.Cell):
         return outputs * self.deviation + self.mean
 
     def standard(self, label: Tensor) -> Tensor:
-        """Return how many deviations labels are above their means."""
+        """Return the standardized labels: the number of standard deviations above the mean."""
         return (label - self.mean) / self.deviation
 
 

@@ -20,12 +20,13 @@ class LogisticRegression(Network):
         z = b + \sum_f w_{i_f} + u^\top x
 
     For a list of ids, :math:`w_{i_f}` is the mean of the weights. The model has no interactions of
-    columns, so comparing another model with it shows the value of interactions.
+    columns. A comparison of another model with this model therefore shows the value of
+    interactions.
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
         name: prefix of the tables' names. Default: 'logistic_regression'.
-        seed: seed of the tables; all weights of ids start at 0. Default: 0.
+        seed: seed of the tables. The weights of ids start at 0 for any seed. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
@@ -53,8 +54,8 @@ class LogisticRegression(Network):
         [[0.0]]
     """
 
-    # A weight is itself a part of the logit, so training must move it further than a perceptron's
-    # weight.
+    # A weight is a direct part of the logit, so training must change the weight more than a
+    # perceptron's weight.
     default_learning_rate = 0.02
 
     def __init__(

@@ -31,7 +31,7 @@ class MMoE(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         experts: number of experts. Default: 8.
         expert_hidden: widths of an expert's layers. Default: (16,).

@@ -36,15 +36,15 @@ class Network(nn.Cell):
 
     The first argument of a derived class is the schema. All further arguments of the class have
     defaults and can be passed by keyword. The class must have the arguments `name`, the prefix of
-    the tables' names, and `seed`, the seed of the tables' initial values. All other arguments are
-    settings of the network. The values of settings are numbers, texts, None, or lists, mappings or
-    dataclasses of such values. The class passes all its arguments to `super().__init__`.
+    the tables' names, and `seed`, the seed of the tables' initial values. All arguments except the
+    schema, `name` and `seed` are settings of the network. The values of settings are numbers,
+    texts, None, or lists, mappings or dataclasses of such values. The class passes all its
+    arguments to `super().__init__`.
 
     A network with several members is an ensemble inside one network. All members share the tables
-    and the layers. Each member multiplies the row by its own learned factors, and has its own
+    and the layers. Each member multiplies the row by learned factors of its own, and has a separate
     output of the last layer. The loss is the mean of the members' losses, and the prediction is the
-    mean of the members' probabilities. For each row of a batch, the layers compute one row per
-    member.
+    mean of the members' probabilities. The layers process each row of a batch once per member.
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
@@ -55,23 +55,24 @@ class Network(nn.Cell):
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
         numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
-        histories: the arrays of the histories in the order of `Schema.inputs`, for a network that
-            reads histories.
+        histories: the arrays of the histories in the order of `Schema.inputs`, if the network reads
+            histories.
 
     Outputs:
         float32 Tensor `[B, T]`, one logit per label. For a label that is a number, the output is
-            the number of standard deviations above the label's mean (`RecModel.predict` returns the
-            number). With several members, the output in training is `[members * B, T]`, the logits
-            of each member's rows.
+        the standardized label, (label - mean) / deviation; `RecModel.predict` converts the output
+        to the unit of the label. With several members, the output in training has the shape
+        `[members * B, T]`
+            and contains the logits of one member after the other.
 
     Attributes:
-        schema: a copy of the schema; None if the network was made from other features. The scales
-            of the copy learn when the network is trained.
+        schema: a copy of the schema; None if the network was made from a `Features`. The scales of
+            the copy learn when the network is trained.
         features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
-            False, which means one output.
+            False, which means that the network has one output.
         reads_histories: class attribute, True if the network reads the arrays of histories.
-            Default: False, a schema with histories is an error.
+            Default: False, which means that a schema with histories causes an error.
         default_learning_rate: class attribute, learning rate of the optimizer that `RecModel` makes
             for the network. Default: 0.002.
         members: number of members.
@@ -79,12 +80,12 @@ class Network(nn.Cell):
             schema is a number.
         users: tables with the last events of each user, one table for each `KeptHistoryColumn`;
             missing if the schema has no `KeptHistoryColumn`.
-        varying_inputs: True if the schema has histories; the number of their values differs from
-            batch to batch.
+        varying_inputs: True if the schema has histories, because the number of values in histories
+            differs from batch to batch.
 
     Raises:
-        TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has
-            arguments that it does not pass on.
+        TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class does not
+            pass all its arguments to the base class.
         ValueError: there are several labels, but the network has one output; or there are
             histories, which the network does not read.
 
@@ -117,7 +118,8 @@ class Network(nn.Cell):
         _check_settings(type(self), settings)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {name!r}")
-        # Copy the schema, because training changes its scales and another network may use it too.
+        # Copy the schema: training changes the schema's scales, and other networks may use the
+        # schema.
         schema = copy.deepcopy(schema) if isinstance(schema, Schema) else schema
         self.features = features_of(schema)
         self.schema = None if isinstance(schema, Features) else schema
@@ -136,13 +138,14 @@ class Network(nn.Cell):
         }
 
     def store_users(self, cache: CacheConfig) -> None:
-        """Keep the last events of users within a limit of host memory; call before training.
+        """Limit the host memory for the last events of users; call this method before training.
 
-        The tables `users` begin again without rows. The rows beyond the limit are stored on an SSD
-        or on Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
+        Each table in `users` is replaced by a new table without rows. The rows beyond the limit are
+        stored on an SSD or on Redis. The tiers of a predictor are set separately, by
+        `Predictor(tiers=)`.
 
         Args:
-            cache: the tiers. Each table stores its rows in these tiers; rows are not read ahead.
+            cache: the tiers in which each table stores its rows. Rows are not read ahead.
 
         Raises:
             ValueError: the schema has no `KeptHistoryColumn`.
@@ -168,7 +171,7 @@ class Network(nn.Cell):
             self.users[place] = HashTable(dataclasses.replace(table.config, cache=cache))
 
     def _set_members(self, members: int) -> None:
-        """Set the number of members; called before the network's first layer is made."""
+        """Set the number of members; call this method before the first layer is made."""
         self.members = check_members(members)
         if members > 1:
             self.member_logits = MemberLogits(members, self.features.binary)
@@ -179,15 +182,16 @@ class Network(nn.Cell):
 
     @property
     def last_biases(self) -> list[Parameter]:
-        """Biases of the last layers, one Parameter per label; empty if there are none."""
+        """Biases of the last layers, one Parameter per label; empty if the layers have none."""
         return []
 
     @property
     def is_started(self) -> bool:
-        """True if the label scale was set or, without a label scale, a last bias is not 0.
+        """True if the label scale was set or, in a network without one, if a last bias is not 0.
 
-        Training, loading and `start_at` set these values. But if `start_at` sets the last biases
-        for rates of 0.5, the biases are 0, so the property stays False.
+        Training, loading a checkpoint and `start_at` set the label scale and the last biases. If
+        `start_at` sets the last biases for rates of 0.5, the biases are 0, and the property stays
+        False.
         """
         if self.label_scale is not None:
             return self.label_scale.is_set
@@ -196,14 +200,14 @@ class Network(nn.Cell):
     def start_at(self, means: Sequence[float], deviations: Sequence[float]) -> None:
         """Make an untrained network predict approximately each label's mean, in the label's unit.
 
-        The network then learns only the differences of rows from the mean. `RecModel` calls this
-        method if it trains a new network on rows. A program that trains on a stream may call this
-        method.
+        In training, the network then learns only how rows differ from the mean. `RecModel` calls
+        `start_at` if it trains a new network on rows. A program that trains a network on a stream
+        may call this method too.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.
-            deviations: standard deviation of each label, at least 0. The values for labels with two
-                values are not used.
+            deviations: standard deviation of each label, at least 0. For labels with two values,
+                the deviations are not used.
 
         Raises:
             ValueError: there is not one value for each label, a mean or deviation is not finite, or
@@ -226,7 +230,7 @@ class Network(nn.Cell):
             bias.set_data(Tensor(np.full(bias.shape, value, np.float32), ms.float32))
 
     def recipe(self) -> dict[str, Any]:
-        """Return JSON values that describe how the network was made from its schema.
+        """Return JSON values that describe how to make the network from its schema.
 
         `mindspore_rec.models.build` makes a new network from the returned values.
 
@@ -235,8 +239,8 @@ class Network(nn.Cell):
             class), `name` and `seed`.
 
         Raises:
-            ValueError: the network was not made from a schema, or its class cannot be found again
-                by a name.
+            ValueError: the network was not made from a schema, or the class of the network cannot
+                be found by name.
         """
         if self.schema is None:
             raise ValueError(f"{type(self).__name__} was not made from a schema, got features")
@@ -244,7 +248,7 @@ class Network(nn.Cell):
 
 
 def _log_odds(rate: float) -> float:
-    """Return the logit of a rate, bounded if the rate is 0 or 1.
+    """Return the logit of a rate; the logit is bounded if the rate is 0 or 1.
 
     Example:
         >>> _log_odds(0.5)

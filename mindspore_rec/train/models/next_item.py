@@ -21,14 +21,14 @@ __all__ = ["NextItemNetwork", "times_of"]
 
 
 class NextItemNetwork(Network):
-    """Base of `SASRec` and `HSTU`: products of a user's state and the scored item's vector.
+    """Base class of `SASRec` and `HSTU`, which multiply a user's state by an item's vector.
 
     A derived class calls `_make` in its constructor.
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
-        arrays: the further arrays of `Schema.inputs`: `numbers` if there are any, then the values
-            and the offsets of each history.
+        arrays: the arrays after `ids` in `Schema.inputs`: `numbers` if the schema has numbers, then
+            the values and the offsets of each history.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.
@@ -40,8 +40,9 @@ class NextItemNetwork(Network):
         """Make the cells.
 
         Args:
-            blocks_of: function that makes the blocks of a history, from the width of an event and
-                the history's columns. The inputs of a block are values, offsets and times.
+            blocks_of: function that takes the width of an event and the history's columns, and
+                returns the blocks of the history. The inputs of a block are values, offsets and
+                times.
         """
         recipe: Any = self._recipe
         name, seed, numbers = recipe["name"], recipe["seed"], recipe["settings"]["numbers"]
@@ -94,7 +95,7 @@ class NextItemNetwork(Network):
 
 
 class _States(nn.Cell):
-    """The output of blocks for the newest event of each list, normalized.
+    """The blocks' output for the newest event of each list, normalized.
 
     Args:
         dim: width of an event.
@@ -106,7 +107,7 @@ class _States(nn.Cell):
         - **times** (Tensor): int64 `[N]`, or `NO_TIMES` if the blocks read no times.
 
     Outputs:
-        float32 Tensor `[B, dim]`, 0 for an empty list.
+        float32 Tensor `[B, dim]`; the row of an empty list is 0.
     """
 
     def __init__(self, dim: int, blocks: list[nn.Cell]) -> None:
@@ -127,5 +128,5 @@ class _States(nn.Cell):
 
 
 def times_of(history: tuple[Column, ...]) -> Column | None:
-    """Return the side column with the times of events: the first side column of int64 values."""
+    """Return the column with the times of events: the first side column of int64 values."""
     return next((each for each in history[1:] if each.values == "int64"), None)

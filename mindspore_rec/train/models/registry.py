@@ -26,8 +26,8 @@ _Kind = TypeVar("_Kind", bound=type[Network])
 def names() -> list[str]:
     """Return the names of all models, sorted.
 
-    The models are the package's models, models of installed packages, and registered models. A
-    package adds a model by an entry point of the group `mindspore_rec.models`.
+    The list contains the models of this library, models of installed packages, and registered
+    models. A package adds a model by an entry point of the group `mindspore_rec.models`.
 
     Example:
         >>> from mindspore_rec import models
@@ -42,7 +42,8 @@ def get(model: str) -> type[Any]:
 
     Args:
         model: a name that `names` returns, a class in a file, such as 'my_file.py:MyNet', or a
-            class in a module, such as 'my_package.nets:MyNet'. A file is run as a module.
+            class in a module, such as 'my_package.nets:MyNet'. If the class is in a file, the file
+            is run as a module.
 
     Raises:
         TypeError: `model` is not a text, or the class does not derive from `Network`.
@@ -77,7 +78,7 @@ def get(model: str) -> type[Any]:
 
 
 def register(name: str, kind: _Kind | None = None) -> Any:
-    """Register a model's class under a name in this process; also usable as a class decorator.
+    """Register a model's class under a name in this process, by a call or as a class decorator.
 
     Args:
         name: the name, without a colon.
@@ -85,7 +86,7 @@ def register(name: str, kind: _Kind | None = None) -> Any:
             returned.
 
     Returns:
-        The class, or a decorator if `kind` is None.
+        The class; if `kind` is None, a class decorator.
 
     Raises:
         TypeError: the class does not derive from `Network`.
@@ -118,7 +119,7 @@ def settings(model: str) -> dict[str, Any]:
     """Return the settings of a model with their default values.
 
     Args:
-        model: name of the model, as for `get`.
+        model: name of the model; see `get`.
 
     Example:
         >>> from mindspore_rec import models
@@ -135,17 +136,17 @@ def build(
     """Return the network of a recipe.
 
     Args:
-        recipe: mapping with the name of the model (`model`, as for `get`) and optionally its
-            `settings`, its `name` and its `seed`, as `Network.recipe` returns it.
+        recipe: mapping with the name of the model under the key `model`, and optionally `settings`,
+            `name` and `seed`. `Network.recipe` returns such a mapping.
         schema: the `Schema` of the data.
-        name: prefix of the tables' names. Default: the name in the recipe or, without one, the
-            model's default name.
-        seed: seed of the tables' initial values. Default: the seed in the recipe or, without one,
-            0.
+        name: prefix of the tables' names. Default: the name in the recipe, or the model's default
+            name if the recipe has no name.
+        seed: seed of the tables' initial values. Default: the seed in the recipe, or 0 if the
+            recipe has no seed.
 
     Raises:
-        TypeError, ValueError: the recipe has an unknown key, the model has no such setting, or a
-            value is of the wrong type or out of range.
+        TypeError, ValueError: the recipe has an unknown key, the model lacks a setting in the
+            recipe, or a value is of the wrong type or out of range.
     """
     unknown = set(recipe) - {"model", "settings", "name", "seed"}
     if unknown or "model" not in recipe:
@@ -179,7 +180,7 @@ def _of_module(home: str, model: str) -> ModuleType:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """Run a file as a module and return the module; a second call returns the same module."""
+    """Return a file as a module; only the first call runs the file."""
     if not path.is_file():
         raise ValueError(f"there is no file {path} with a model")
     whole = path.resolve()
@@ -216,7 +217,7 @@ def _checked(model: str, kind: Any) -> type[Network]:
 
 
 def _instead(word: str, known: Any, title: str) -> str:
-    """Return the end of a message about an unknown word: the nearest known word, and all words."""
+    """Return the end of a message about an unknown word: the most similar word and all words."""
     near: Callable[..., list[str]] = difflib.get_close_matches
     best = near(word, list(known), 1)
     meant = f"; did you mean {best[0]!r}?" if best else "."

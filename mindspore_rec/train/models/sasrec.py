@@ -15,7 +15,7 @@ __all__ = ["SASRec"]
 
 
 class SASRec(NextItemNetwork):
-    r"""Self-attentive sequential recommendation: a transformer's state times the scored item.
+    r"""Self-attentive sequential recommendation: a transformer's state times an item's vector.
 
     .. math::
         z = \sum_h \langle s_h + W_h x, c_h \rangle + w(x) + b, \quad
@@ -27,37 +27,39 @@ class SASRec(NextItemNetwork):
     :math:`s_h` is the output of the blocks for the newest event, 0 for an empty history. A block is
     a `HistoryTransformer`, and the first block adds the vectors of positions. A matrix maps the
     row's other columns, x, to a vector that is added to the state. The linear part w has one weight
-    for each value and each number of the row. The candidate has a weight too, which expresses the
-    item's popularity.
+    for each id and one weight for each number of the row. The candidate also has a weight, which
+    expresses how popular the item is.
 
     If the other columns describe the user and not the item, an item's score is a product of two
     vectors plus the item's weight. One vector depends on the user, the other vector on the item.
 
     The candidate of a history is the row's category with the same `table` as the history; an
-    `IntegerColumn` with this table also counts as a category. A side column with keys extends the
-    vectors of the events, and the category with the same `table` as this column extends the
-    candidate. Side columns of numbers, such as the times of events, are not read.
+    `IntegerColumn` with this table also counts as a category. For a side column with keys, the
+    vector of the key is appended to the vector of the event. The vector of the category with the
+    same `table` as the side column is appended to the candidate's vector. Side columns of numbers,
+    such as the times of events, are not read.
 
     Source: Kang & McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018,
-    https://arxiv.org/abs/1808.09781. The paper has no other columns and no linear part, and its
-    blocks normalize at other places.
+    https://arxiv.org/abs/1808.09781. The network in the paper has no other columns and no linear
+    part. The blocks in the paper normalize at other points of the computation.
 
     Args:
         schema: the `Schema` of the data, with at least one history.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 2, as in the paper.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
-        positions: number of learned vectors of positions, 0 for none. The newest event has the
-            first vector. Default: None, which means the `length` of the history.
+        positions: number of learned vectors of positions; 0 if positions have no vectors. The first
+            vector of positions is for the newest event. Default: None, which means the `length` of
+            the history.
         dropout: dropout of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'sasrec'.
         seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
-        arrays: the further arrays of `Schema.inputs`: `numbers` if there are any, then the values
-            and the offsets of each history.
+        arrays: the arrays after `ids` in `Schema.inputs`: `numbers` if the schema has numbers, then
+            the values and the offsets of each history.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.
@@ -115,7 +117,7 @@ class SASRec(NextItemNetwork):
 
 
 class _Block(nn.Cell):
-    """A `HistoryTransformer` that reads no times."""
+    """`HistoryTransformer` as a block, which reads no times."""
 
     def __init__(self, dim: int, heads: int, positions: int, dropout: float) -> None:
         super().__init__()

@@ -25,14 +25,14 @@ class SchemaEmbedding(nn.Cell):
 
     Args:
         schema: the schema.
-        name: name of the first table, and prefix of the names of further tables.
+        name: name of the first table; the names of all other tables begin with this name.
         seed: seed of the tables' initial values.
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
 
     Outputs:
-        Tuple of float32 Tensors `[B, vectors, dim]`, one for each of `parts`.
+        Tuple of float32 Tensors `[B, vectors, dim]`, one Tensor for each pair in `parts`.
 
     Attributes:
         parts: the pairs (vectors, dim) of the outputs.
@@ -61,12 +61,12 @@ class SchemaEmbedding(nn.Cell):
         self._tables = tables
 
     def group_of(self, history: str) -> int | None:
-        """Return the index of the table of a history's column; None for a column of numbers."""
+        """Return the index of the table for a history's column; None if the column has numbers."""
         groups = enumerate(self.schema.tables)
         return next((number for number, each in groups if history in each.histories), None)
 
     def table_of(self, group: int) -> HashTable:
-        """Return the table of a group; make the table if no field of `ids` uses it."""
+        """Return the table of a group; make the table if it does not exist yet."""
         if group not in self._tables:
             self._tables[group] = HashTable(self._configs[group])
         return self._tables[group]
@@ -85,7 +85,7 @@ class SchemaSum(nn.Cell):
 
     The weight of a list is the mean of the weights of its values. All weights start at 0.
 
-    Args: as for `SchemaEmbedding`.
+    Args: see `SchemaEmbedding`.
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
@@ -120,14 +120,15 @@ class SchemaSum(nn.Cell):
 
 
 class _WindowLookup(nn.Cell):
-    """Lookup of some columns of ids in the table of the columns' group, combined or not.
+    """Lookup of some columns of ids in one table; the rows are combined or returned separately.
 
     Args:
         window: the columns.
         combiner: 'mean' or 'sum', or None for separate rows.
         config: description of the group's table.
-        tables: tables by group; the group's table is added if it is missing.
-        seed: seed of the dropped keys. Lookups of the same columns drop the same keys.
+        tables: tables by group. If the group's table is missing, this cell adds the table.
+        seed: seed of the random choice of dropped keys. Lookups of the same columns drop the same
+            keys.
     """
 
     def __init__(

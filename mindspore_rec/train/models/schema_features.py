@@ -18,13 +18,14 @@ __all__ = ["SchemaFeatures"]
 class SchemaFeatures(Features):
     """The arrays `ids` and `numbers` of a schema.
 
-    One lookup reads all single keys of a table. A list or text has its own `EmbeddingBag`, which
-    returns the mean of the vectors of its values. All lookups of a table share the table.
+    One lookup reads the single keys of all columns that share a table. A list or text has its own
+    `EmbeddingBag`, which returns the mean of the vectors of its values. All lookups of a table
+    share the rows of the table.
 
     All columns without their own table settings share one table, which has the name of the cell.
-    Each further table's name is the cell's name, a dot, and the name of the table in the schema. If
-    the schema does not name the table, the table's number in `Schema.tables` takes the place of the
-    name.
+    The name of any other table consists of the cell's name, a dot, and the table's name in the
+    schema. If the schema does not name the table, the last part is the table's number in
+    `Schema.tables`.
 
     Args:
         schema: the schema.

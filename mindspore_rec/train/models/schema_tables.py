@@ -40,9 +40,10 @@ class Window(NamedTuple):
 
 
 def windows_of(schema: Schema) -> Iterator[Window]:
-    """Yield the columns of each lookup, in the order of the fields.
+    """For each lookup, yield the columns that the lookup reads, in the order of the fields.
 
-    The columns of a table's single keys are consecutive, and come before the table's bags.
+    The columns of the single keys in a table are consecutive, and come before the columns of the
+    table's bags.
     """
     for group, table in enumerate(schema.tables):
         fields = [schema.fields[number] for number in table.fields]
@@ -93,10 +94,10 @@ def table_config(
 
 
 def users_tables(schema: Schema, name: str) -> list[HashTable]:
-    """Return a table for each `KeptHistoryColumn`, with a row per user.
+    """Return one table for each `KeptHistoryColumn`; each row belongs to one user.
 
-    Optimizers do not change the rows; instead, a training writes the last events of each user to
-    the rows.
+    Optimizers do not change the rows. Instead, training writes the last events of each user to the
+    user's row.
 
     Args:
         schema: the schema.

@@ -24,24 +24,24 @@ BUILDER = "mindspore_rec.models:served"
 
 
 class Served(nn.Cell):
-    """Network that returns probabilities or, for a label that is a number, predicted numbers.
+    """Network that returns a probability for a label with two values, else a predicted number.
 
     Args:
         network: a network that was made from a schema.
 
     Inputs:
         ids: int64 Tensor `[B, K]`, the schema's array `ids`.
-        arrays: the further arrays of `Schema.inputs`: `numbers`, float32 Tensor `[B, N]`, left out
-            if N is 0, and the arrays of histories. The offsets of a history, int64 Tensor `[B]`,
-            exclude the last offset, as in requests of the Open Inference Protocol.
+        arrays: the arrays after `ids` in `Schema.inputs`: `numbers`, float32 Tensor `[B, N]`, left
+            out if N is 0, and the arrays of histories. The offsets of a history, int64 Tensor
+            `[B]`, exclude the last offset, as in requests of the Open Inference Protocol.
 
     Outputs:
         float32 Tensor `[B, T]`.
 
     Attributes:
         input_names: names of the inputs.
-        input_offsets: dict from the name of each input with a history's values to the name of the
-            input with the offsets.
+        input_offsets: maps the name of each input with a history's values to the name of the input
+            with the history's offsets.
     """
 
     def __init__(self, network: Network) -> None:
@@ -60,8 +60,8 @@ class Served(nn.Cell):
             for place, values in places.items()
             for value in values
         }
-        # For each input: if the input contains offsets, the index of an input with the values;
-        # otherwise -1.
+        # For each input with offsets, the index of an input with the values; -1 for all other
+        # inputs.
         self.counted = tuple(
             places[place][0] if place in places else -1 for place in range(len(schema.inputs))
         )
@@ -89,7 +89,7 @@ class Served(nn.Cell):
             array = inputs[k]
             if self.counted[k] >= 0:
                 ones = ops.ones_like(inputs[self.counted[k]]).astype(ms.int64)
-                # In MindSpore, the sum of 0 elements may be any number, so a 0 is added.
+                # MindSpore's sum over no elements may be any number, so a 0 is appended.
                 count = ops.concat((ones, self.zero), 0).sum(0, keepdims=True)
                 array = ops.concat((array, count), 0)
             made += (array,)
@@ -119,8 +119,8 @@ def served(recipe: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Served
     network's builder.
 
     Args:
-        recipe: recipe of the network, as `Network.recipe` returns it.
-        schema: description of the schema, as `Schema.describe` returns it.
+        recipe: recipe of the network, from `Network.recipe`.
+        schema: description of the schema, from `Schema.describe`.
     """
     network = build(recipe, Schema.from_description(schema))
     assert network.schema is not None
@@ -131,7 +131,7 @@ def builder_arguments(network: Network) -> dict[str, Any]:
     """Return the arguments of `served` for a network, as JSON values.
 
     Raises:
-        ValueError: the network was not made from a schema, or cannot be made again.
+        ValueError: the network was not made from a schema, or cannot be constructed from a recipe.
     """
     recipe = network.recipe()
     assert network.schema is not None
@@ -139,10 +139,10 @@ def builder_arguments(network: Network) -> dict[str, Any]:
 
 
 def recipe_of(model: Mapping[str, Any] | None) -> tuple[dict[str, Any], Schema] | None:
-    """Return recipe and schema from the entry `model` of a manifest; None for other networks.
+    """Return recipe and schema from a manifest's entry `model`; None for a user's own builder.
 
     Raises:
-        ValueError: the entry names this library's builder, but has wrong arguments.
+        ValueError: the entry `model` names this library's builder, but contains wrong arguments.
     """
     if model is None or model["builder"] != BUILDER:
         return None

@@ -31,7 +31,7 @@ class WideDeep(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.

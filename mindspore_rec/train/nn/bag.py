@@ -36,13 +36,13 @@ class EmbeddingBag(nn.Cell):
         mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
         padding_key: id that is left out of all bags. Default: none.
-        faae_coefficient: number that each occurrence of an id adds to the id's count, as for
-            `TableLookup`; only for hash tables. Default: 1.
+        faae_coefficient: amount by which each occurrence of an id raises the id's count; see
+            `TableLookup`. Only hash tables count ids. Default: 1.
 
     Inputs:
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
         offsets: int32 or int64 `[bags]`, the start of each bag in ids. The first offset is 0, and
-            offsets never decrease.
+            each offset is at least as large as the previous offset.
         per_sample_weights: float32 weights, in the shape of ids. No gradient flows to the weights.
 
     Outputs:

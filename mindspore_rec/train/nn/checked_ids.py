@@ -11,7 +11,7 @@ __all__ = ["CheckedIds"]
 
 
 class CheckedIds(nn.Cell):
-    """Return ids unchanged, after a check of their shape.
+    """Check the shape of ids, and return the ids unchanged.
 
     A network that slices columns of the ids needs this check, because a slice beyond the last
     column raises no error.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CrossNet and CrossNetV2: networks that multiply features, up to a bounded degree."""
+"""CrossNet and CrossNetV2: networks that compute products of features, up to a bounded degree."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class CrossNet(CrossLayers):
     Glorot & Bengio (2010), biases with 0. `mindspore.set_seed` seeds the initialization.
 
     By induction :math:`x_l = \alpha_l x_0 + \sum_{k<l} b_k` with one number :math:`\alpha_l` per
-    row. So one matrix product and one pass over the input compute any number of layers. On the CPU
-    one operator computes all layers, forward and backward.
+    row. Therefore, one matrix product and one pass over the input compute all layers, whatever
+    their number. On the CPU, one operator computes all layers, forward and backward.
 
     Source: Wang et al., "Deep & Cross Network for Ad Click Predictions", ADKDD 2017,
     https://doi.org/10.1145/3124749.3124754.
@@ -38,9 +38,9 @@ class CrossNet(CrossLayers):
         in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
-        compute_dtype: type to which the factors of products with rows are rounded, as for `MLP`.
-            Unlike in other layers, rounding saves no time here, because a product with a single
-            vector takes as long as reading the rows. Default: 'float32'.
+        compute_dtype: type to which the factors of products with rows are rounded; see `MLP`.
+            Rounding saves no time in this layer, because a product with a single vector takes as
+            long as reading the rows. Default: 'float32'.
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
@@ -80,7 +80,7 @@ class CrossNet(CrossLayers):
         self._fuse()
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer, computed by MindSpore's layers."""
+        """Return the output of the last layer, computed with MindSpore's own operators."""
         products = self.product(self.products(self.factor(x), self.factor(self.weight)))
         of_input = ops.split(products, 1, 1)
         of_biases = (self.products(self.weight, self.bias) * self.earlier).sum(1)
@@ -111,7 +111,7 @@ class CrossNetV2(CrossLayers):
     normal initialization of Glorot & Bengio (2010), biases with 0. `mindspore.set_seed` seeds the
     initialization.
 
-    On the CPU one operator computes all layers, forward and backward, with matrix products by
+    On the CPU, one operator computes all layers, forward and backward, with matrix products by
     oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
@@ -121,7 +121,7 @@ class CrossNetV2(CrossLayers):
         in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
-        compute_dtype: type to which the factors of products are rounded, as for `MLP`.
+        compute_dtype: type to which the factors of products are rounded; see `MLP`.
             Default: 'float32'.
 
     Inputs:
@@ -165,7 +165,7 @@ class CrossNetV2(CrossLayers):
         self._fuse()
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer, computed by MindSpore's layers."""
+        """Return the output of the last layer, computed with MindSpore's own operators."""
         crossed = x
         for linear in self.maps:
             crossed = x * self.through(linear, crossed) + crossed

@@ -22,7 +22,7 @@ _HIGHEST_RANK = 8192
 
 
 class CrossNetMix(CrossLayers):
-    r"""Cross network of DCN-V2 in which each layer's map is a mixture of low-rank experts.
+    r"""Cross network of DCN-V2 with a mixture of low-rank experts in each layer.
 
     .. math::
         x_{l+1} = \sum_{e=1}^{E} g(x_l)_e \, x_0 \odot (U_l^e \, h_l^e(x_l) + b_l) + x_l, \quad
@@ -34,15 +34,15 @@ class CrossNetMix(CrossLayers):
         h_l^e(x) = a(C_l^e \, a({V_l^e}^\top x)), \quad \text{or without one} \quad
         h_l^e(x) = {V_l^e}^\top x
 
-    Each layer and expert has its own matrices :math:`U, V` of `[in_features, rank]` and :math:`C`
-    of `[rank, rank]`. All layers share the gates G, `[experts, in_features]` without bias; a
-    network with one expert per layer has no gates. Every matrix starts with the normal
-    initialization of Glorot & Bengio (2010), with the fan-in and fan-out of one expert. Biases
-    start with 0. `mindspore.set_seed` seeds the initialization.
+    Each expert in each layer has its own matrices :math:`U, V`, `[in_features, rank]`, and
+    :math:`C`, `[rank, rank]`. All layers share the gates G, a matrix `[experts, in_features]`
+    without bias; a network with one expert per layer has no gates. Every matrix starts with the
+    normal initialization of Glorot & Bengio (2010), with the fan-in and fan-out of one expert.
+    Biases start with 0. `mindspore.set_seed` seeds the initialization.
 
-    In a layer, one matrix product multiplies by all V, and one matrix product by all U. For C, each
-    expert has a separate product. On the CPU one operator computes all layers, forward and
-    backward, with matrix products by oneDNN.
+    In each layer, one matrix product computes the products by all V, and another matrix product
+    computes the products by all U. Each expert has a separate matrix product by its C. On the CPU,
+    one operator computes all layers, forward and backward, with matrix products by oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. The shared gates
@@ -53,10 +53,10 @@ class CrossNetMix(CrossLayers):
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
         experts: number of experts E of a layer, 1 to 1024. Default: 4.
-        rank: width of an expert, 1 to 8192; it should be less than `in_features`. Default: 32.
-        activation: activation of the experts, as for `MLP`; None for linear experts, which have no
+        rank: width of an expert, 1 to 8192; choose a width below `in_features`. Default: 32.
+        activation: activation of the experts; see `MLP`. None selects linear experts, which have no
             C. Default: 'tanh'.
-        compute_dtype: type to which the factors of products are rounded, as for `MLP`.
+        compute_dtype: type to which the factors of products are rounded; see `MLP`.
             Default: 'float32'.
 
     Inputs:
@@ -113,7 +113,7 @@ class CrossNetMix(CrossLayers):
         self._fuse()
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer, computed by MindSpore's layers."""
+        """Return the output of the last layer, computed with MindSpore's own operators."""
         crossed = x
         for mixture in self.mixtures:
             crossed = x * self._mixed(mixture, crossed) + crossed
@@ -122,14 +122,14 @@ class CrossNetMix(CrossLayers):
     def gate_weights(self, x: Tensor) -> Tensor:
         """Return the experts' gate weights for a layer with input x, float32 `[B, experts]`.
 
-        The weights of each row sum to 1.
+        The gate weights of each row sum to 1.
         """
         if self.experts == 1:
             return ops.ones_like(x[:, :1])
         return ops.softmax(self.through(self.gates, x), 1)
 
     def _mixed(self, mixture: Any, x: Tensor) -> Tensor:
-        """Return the weighted sum of a layer's experts, by which the layer multiplies the input."""
+        """Return the weighted sum of a layer's experts, which is then multiplied by the input."""
         shape = (-1, self.experts, self.rank)
         units = self.product(ops.matmul(self.factor(x), self.factor(mixture.v)))
         if not mixture.linear:
@@ -139,8 +139,8 @@ class CrossNetMix(CrossLayers):
             units = mixture.activation(ops.transpose(units, (1, 0, 2)))
         if self.experts > 1:
             units = units.reshape(shape) * ops.expand_dims(self.gate_weights(x), 2)
-        # The product with U also sums over the experts. The gates sum to 1, so the bias is added
-        # once.
+        # The product with U also computes the sum over the experts. The gates sum to 1 over the
+        # experts, so the bias is added only once.
         units = self.factor(units.reshape((-1, self.experts * self.rank)))
         return self.product(ops.matmul(units, self.factor(mixture.u))) + mixture.bias
 

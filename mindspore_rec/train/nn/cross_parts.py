@@ -26,12 +26,12 @@ _MOST_LAYERS = 64
 class CrossLayers(FusedLayer):
     """Base class of the cross networks, in which every layer has the width of the input.
 
-    A subclass defines `plain`, which computes the output by MindSpore's layers.
+    A subclass defines `plain`, which computes the output with MindSpore's own operators.
 
     Args:
         in_features: width of the input, or the widths of several inputs.
         layers: number of cross layers, 1 to 64.
-        compute_dtype: as for `FusedLayer`.
+        compute_dtype: see `FusedLayer`.
 
     Attributes:
         out_features: width of the output.
@@ -54,7 +54,7 @@ class CrossLayers(FusedLayer):
         return self.plain(join(inputs, self.in_features))
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer, computed by MindSpore's layers.
+        """Return the output of the last layer, computed with MindSpore's own operators.
 
         Args:
             x: the joined inputs, float32 `[B, out_features]`.

@@ -35,7 +35,7 @@ def hash_config(
     serving_unknown_value: Any,
     cache: CacheConfig | None,
 ) -> TableConfig:
-    """Return the description of a hash table from the arguments of MindRec's signature.
+    """Return the description of a hash table, from arguments in the signature of MindRec.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -68,8 +68,8 @@ def shared_table(table: Any, embedding_size: int, describing: list[str]) -> Hash
 
     Raises:
         TypeError: `table` is not a HashTable.
-        ValueError: an argument describes a new table, or `embedding_size` differs from the table's
-            row size.
+        ValueError: an argument besides `table` describes a new table, or `embedding_size` differs
+            from the table's row size.
     """
     if not isinstance(table, HashTable):
         raise TypeError(f"table must be a MapParameter, got {type(table).__name__}")

@@ -22,7 +22,7 @@ __all__ = ["Dice", "DiceOperator", "PReLU", "PReLUOperator"]
 
 
 class DiceOperator(HistoryOperator):
-    """The operator of `Dice`; it uses the moments of the batch or of the caller."""
+    """The operator of `Dice`; it normalizes with the moments of the batch or of the caller."""
 
     def __init__(self, of_batch: bool, epsilon: float, momentum: float) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class DiceOperator(HistoryOperator):
     def construct(
         self, x: Tensor, alpha: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return the activations, the moments that were used, and the new moving moments."""
+        """Return the activations, the moments that normalized them, and the new moving moments."""
         return self.forward(self.form, self.numbers, x, alpha, mean, variance)
 
     def bprop(
@@ -53,11 +53,11 @@ class Dice(HistoryLayer):
         y = p\, x + (1 - p)\, \alpha x, \quad p = \sigma\left(\frac{x - E[x]}{\sqrt{Var[x] +
         \epsilon}}\right)
 
-    In training, the mean and the variance of a column are computed from the batch, and gradients
-    flow through both. A training step also updates the moving mean and the moving variance; in
-    evaluation, the inputs are normalized by the moving moments. A batch without rows does not
-    change the moving moments. On several workers, each worker normalizes by its own rows, and
-    `RecModel` averages the moving moments.
+    In training, the mean and the variance of a column are computed from the batch. Gradients flow
+    through the mean and the variance. A training step also updates the moving mean and the moving
+    variance; in evaluation, the inputs are normalized by the moving moments. A batch without rows
+    does not change the moving moments. On several workers, each worker normalizes by its own rows,
+    and `RecModel` averages the moving moments.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 

@@ -38,17 +38,17 @@ class DotInteraction(FusedLayer):
         embedding_dim: width D of a vector, 1 to 8192.
         diagonal: whether to also return the product of each vector with itself. Default: False.
         dense: whether the cell has a second input, a dense vector, such as the bottom MLP's output
-            in DLRM. The dense vector is vector 0 of the pairs, and the output begins with this
-            vector. Default: False.
+            in DLRM. The dense vector takes part in the products as vector 0, and the output begins
+            with the dense vector. Default: False.
 
     Inputs:
         x: float32 Tensor `[B, fields, embedding_dim]`.
-        dense: float32 Tensor `[B, embedding_dim]`; only if the cell's `dense` is True.
+        dense: float32 Tensor `[B, embedding_dim]`, an input only if the cell's `dense` is True.
 
     Outputs:
         float32 Tensor `[B, n (n - 1) / 2]`, where n is `fields`, or `fields + 1` with `dense`. With
-        `diagonal`, there are n (n + 1) / 2 products. With `dense`, the output also has the
-        `embedding_dim` columns of `dense`.
+        `diagonal`, the number of products is n (n + 1) / 2. With `dense`, the output also contains
+        the `embedding_dim` columns of the input `dense`.
 
     Attributes:
         out_features: width of the output.
@@ -113,13 +113,13 @@ class DotInteraction(FusedLayer):
         return self._run_fused(self.joined(inputs))
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the inputs in the order of the fused operator: the dense vector first."""
+        """Return the inputs in the fused operator's order: first the dense vector."""
         return (inputs[1], inputs[0]) if self.with_dense else inputs
 
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the dot products to a program, and return their columns."""
+        """Add the dot products to a program, and return the columns of the dot products."""
         return program.pairwise_dots(x, self.vectors, self.diagonal, self.with_dense, output)
 
 
@@ -131,8 +131,8 @@ class _PairDots(nn.Cell):
         i, j = np.tril_indices(vectors, 0 if diagonal else -1)
         self.vectors = vectors
         self.triangle = Tensor((i * vectors + j).astype(np.int32))
-        # For each entry of the whole matrix, the gradient needs two values: the index of the
-        # entry's product, and the factor of this product's gradient.
+        # For each entry of the full product matrix, the gradient needs two values: the index of the
+        # entry's product, and the factor by which the product's gradient is multiplied.
         product = np.zeros((vectors, vectors), np.int32)
         product[i, j] = product[j, i] = np.arange(len(i))
         times = np.ones((vectors, vectors), np.float32)
@@ -146,7 +146,7 @@ class _PairDots(nn.Cell):
         return ops.gather(dots, self.triangle, 1)
 
     def bprop(self, x: Tensor, out: Tensor, grad: Tensor) -> tuple[Tensor]:
-        # The default gradient of Gather takes twice as long as this method, because it scatters and
-        # then multiplies twice.
+        # The default gradient of Gather takes twice as long as this method, because the default
+        # gradient scatters and then multiplies twice.
         matrix = ops.gather(grad, self.product, 1) * self.times
         return (self.combine(matrix.reshape((-1, self.vectors, self.vectors)), x),)

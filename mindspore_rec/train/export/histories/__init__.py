@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX forms of the cells over histories.
+"""ONNX forms of the cells that read histories.
 
-During an export, stand-ins replace the native operators over histories (`stand_ins.py`). If a form
-depends on the lists, its stand-in exports a mark (`marks.py`), and `insert.py` replaces each mark
-by ONNX nodes. `lists.py`, `attention.py` and `pooling.py` build the nodes.
+During an export, stand-ins replace the native operators over histories (`stand_ins.py`). If the
+ONNX form of a cell depends on the lists, the cell's stand-in exports a mark (`marks.py`), and
+`insert.py` replaces each mark by ONNX nodes. `lists.py`, `attention.py` and `pooling.py` build the
+nodes.
 """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX nodes of the causal attention over lists; the native form is in csrc/sequence/attention.h.
 
-The lists are divided into groups, and each run of a loop pads and computes one group. A group has
-so many lists that its scores have about `_MOST_SCORES` elements. If one list alone has more scores,
-the group is this list, and each run computes the scores of some of its queries. So the memory is
-bounded whatever the lengths, and a batch of short lists takes one run.
+The lists are divided into groups, and each run of a loop pads and computes one group. The lists of
+a group have about `_MOST_SCORES` scores together. If a single list has more than `_MOST_SCORES`
+scores, the group is this list, and each run computes the scores of some of its queries. Memory is
+therefore bounded for lists of any length, and a batch of short lists takes one run.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class AttentionForm:
 
     Attributes:
         heads: number of heads.
-        score_scale: factor of the products of queries and keys.
-        weight_scale: factor of the SiLU of scores; None if weights are the softmax of scores.
+        score_scale: factor by which the products of queries and keys are multiplied.
+        weight_scale: factor by which the SiLU of the scores is multiplied; None if the weights are
+            the softmax of the scores.
         distances: whether a bias by distance is added to scores.
         times: whether a bias by time is added to scores.
     """
@@ -42,14 +43,14 @@ class AttentionForm:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of the loop.
+    """The runs of the loop over the groups of lists.
 
     Attributes:
         count: number of runs, int64 `[1]`.
         lists: number of lists of a group, int64 `[1]`.
         queries: number of queries of a run, int64 `[1]`.
-        groups: the group of each run, int64 `[runs]`.
-        firsts: the first query of each run, int64 `[runs]`.
+        groups: index of each run's group, int64 `[runs]`.
+        firsts: index of each run's first query, int64 `[runs]`.
     """
 
     count: str
@@ -128,7 +129,7 @@ def attention(
 
 
 def _weights(nodes: Nodes, form: AttentionForm, scores: str, later: str) -> str:
-    """Return the weights of keys; keys later than the query have the weight 0."""
+    """Return the attention weights of keys; keys after the query have the weight 0."""
     if form.weight_scale is None:
         least = nodes.constant(-np.inf, np.float32)
         return nodes.add("Softmax", nodes.where(later, least, scores), axis=3)
@@ -138,7 +139,7 @@ def _weights(nodes: Nodes, form: AttentionForm, scores: str, later: str) -> str:
 
 
 def _runs_of(nodes: Nodes, lists: Lists, most: int) -> _Runs:
-    """Return the runs, with at most `most` scores, or with one query."""
+    """Return the runs; a run computes at most `most` scores, or the scores of one query."""
     one, limit = nodes.constant([1]), nodes.constant([most])
     longest = lists.longest()
     of_query = nodes.add("Div", limit, longest)

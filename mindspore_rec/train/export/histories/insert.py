@@ -50,15 +50,17 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
 def _uses(
     node: Any, mark: Mark, k: int, makers: Mapping[str, Any], readers: Mapping[str, list[Any]]
 ) -> Iterator[tuple[str, list[_Input]]]:
-    """Yield the output and the further inputs of each use of a mark.
+    """For each use of a mark, yield the name of its output and its remaining inputs.
 
-    Several uses may share their first sums, because MindSpore merges equal nodes.
+    Several uses of a mark may have their first sums in common, because MindSpore merges equal
+    nodes.
 
     Args:
         node: node that computes the sum up to input k.
         mark: the mark.
         k: number of the next input.
-        makers, readers: nodes that compute and read each value.
+        makers, readers: for each value, the node that computes the value, and the nodes that read
+            the value.
     """
     if k == len(mark.factors):
         yield node.output[0], []
@@ -86,7 +88,7 @@ def _product(sum_: Any, partial_sum: str, makers: Mapping[str, Any]) -> Any:
 
 
 def _name_of(nodes: Nodes, each: _Input, makers: Mapping[str, Any]) -> str:
-    """Return the name of an input; integers are read before their conversion to float32."""
+    """Return the name of an input; for integers, the name before the conversion to float32."""
     if not each.is_whole:
         return each.name
     return nodes.cast(makers[each.name].input[0], np.int64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX nodes about lists: the list and the place of each value, and blocks of padded lists.
+"""ONNX nodes for lists: the list and the index of each value, and blocks of padded lists.
 
 Offsets are int64 `[B + 1]`. N is the number of values, which is the last offset.
 """
@@ -24,13 +24,13 @@ __all__ = [
     "values_of_block",
 ]
 
-_MOST_BITS = 48  # of the time differences that differ in their buckets, in csrc/sequence
+_MOST_BITS = 48  # larger time differences share a bucket; see csrc/sequence
 _NUDGE = 1e-3  # more than the error of a float32 logarithm
 
 
 @dataclass(frozen=True)
 class Block:
-    """The values of some lists, one list per row, padded at the right.
+    """The values of several lists, one list per row; shorter lists are padded at the right.
 
     Attributes:
         places: index of each value, int64 `[lists, length]`; N for padding.
@@ -47,12 +47,12 @@ class Lists:
     """Nodes that describe the lists of a batch.
 
     Args:
-        nodes: to which the nodes are added.
+        nodes: `Nodes` object to which the new nodes are added.
         offsets: name of the offsets.
 
     Attributes:
-        starts, ends, counts: first value, value after the last value, and number of values of each
-            list, int64 `[B]`.
+        starts, ends, counts: for each list, the index of the first value, the index after the last
+            value, and the number of values, int64 `[B]`.
         values: N, int64 `[1]`.
         count: B, int64 `[1]`.
     """
@@ -65,10 +65,10 @@ class Lists:
         self.count = nodes.size(self.starts)
 
     def of_values(self) -> str:
-        """Return the number of each value's list, int64 `[N + 1]`; the last element is B.
+        """Return the index of each value's list, int64 `[N + 1]`; the last element is B.
 
         The first value of each list that is not empty gets a 1, all other values get a 0. The sum
-        up to a value is then the number of its list, among the lists that are not empty.
+        up to a value is then the number of the value's list among the lists that are not empty.
         """
         nodes = self._nodes
         filled = nodes.add("NonZero", nodes.add("Greater", self.ends, self.starts))
@@ -82,7 +82,7 @@ class Lists:
         return nodes.add("Gather", nodes.concat(filled, self.count), rank)
 
     def of_each_value(self) -> str:
-        """Return the number of each value's list, int64 `[N]`."""
+        """Return the index of each value's list, int64 `[N]`."""
         return self._nodes.part(self.of_values(), 0, -1)
 
     def longest(self) -> str:
@@ -91,20 +91,21 @@ class Lists:
 
 
 def longest_of(nodes: Nodes, counts: str) -> str:
-    """Return the greatest of counts `[n]`, at least 1, int64 `[1]`."""
+    """Return the maximum of counts `[n]`, or 1 if all counts are 0, as int64 `[1]`."""
     return nodes.add(
         "Max", nodes.add("ReduceMax", counts, axes=[0], keepdims=1), nodes.constant([1])
     )
 
 
 def block_of(nodes: Nodes, lists: Lists, chosen: str, length: str | None = None) -> Block:
-    """Return the block of some lists.
+    """Return the block of the lists in `chosen`.
 
     Args:
-        nodes: to which the nodes are added.
+        nodes: `Nodes` object to which the new nodes are added.
         lists: all lists.
-        chosen: numbers of the lists of the block, int64 `[n]`.
-        length: length of the block, int64 `[1]`. Default: the number of values of its longest list.
+        chosen: indexes of the lists in the block, int64 `[n]`.
+        length: length of the block, int64 `[1]`. Default: the number of values of the block's
+            longest list.
     """
     starts = nodes.add("Gather", lists.starts, chosen)
     counts = nodes.add("Gather", lists.counts, chosen)
@@ -118,14 +119,14 @@ def block_of(nodes: Nodes, lists: Lists, chosen: str, length: str | None = None)
 
 
 def rows_of_lists(nodes: Nodes, rows: str, offsets: str) -> str:
-    """Return for each value the row of its list, `[N, width]`, from rows `[B, width]`."""
+    """For each value, return the row of the value's list, `[N, width]`, from rows `[B, width]`."""
     return nodes.add("Gather", rows, Lists(nodes, offsets).of_each_value())
 
 
 def add_places(
     nodes: Nodes, values: str, offsets: str, table: str, times: str | None = None
 ) -> str:
-    """Add to each value the row of a table for the value's place, as `AddPlaces` does."""
+    """Add a table's row to each value, by the value's position in its list; see `AddPlaces`."""
     lists = Lists(nodes, offsets)
     newest = nodes.add("Gather", lists.ends, lists.of_each_value())
     newest = nodes.add("Sub", newest, nodes.constant([1]))
@@ -140,14 +141,15 @@ def add_places(
 
 
 def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
-    """Return the buckets of time differences, int64: their numbers of bits, 0 if not positive.
+    """Return each time difference's bucket, int64: its number of bits, or 0 if it is not positive.
 
-    A logarithm gives the number of bits, or one less. A comparison with the power of two decides.
+    The number of bits is computed with a logarithm, which may be 1 too small, and corrected by a
+    comparison with the power of two.
 
     Args:
-        nodes: to which the nodes are added.
+        nodes: `Nodes` object to which the new nodes are added.
         difference: int64 tensor.
-        table: name of the table, whose last row is for all larger differences.
+        table: name of the table; all larger differences use the last row of the table.
     """
     limited = nodes.add("Max", difference, nodes.constant(0))
     limited = nodes.add("Min", limited, nodes.constant(1 << _MOST_BITS))
@@ -162,13 +164,13 @@ def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
 
 
 def longer_offsets(nodes: Nodes, offsets: str) -> str:
-    """Return the offsets of lists that each have one more value."""
+    """Return the offsets of the lists after one value was added to each list."""
     numbers = nodes.numbers(nodes.constant([0]), nodes.size(offsets))
     return nodes.add("Add", offsets, numbers)
 
 
 def append_rows(nodes: Nodes, rows: str, values: str, offsets: str) -> str:
-    """Append to each list `[N, width]` its row of `[B, width]`; return all values."""
+    """Append the list's row in `[B, width]` to each list of `[N, width]`; return all values."""
     lists = Lists(nodes, offsets)
     zero = nodes.constant([0])
     events = nodes.numbers(zero, lists.values)
@@ -183,7 +185,7 @@ def append_rows(nodes: Nodes, rows: str, values: str, offsets: str) -> str:
 
 
 def values_of_block(nodes: Nodes, block: str, offsets: str, *, keeps_last: bool) -> str:
-    """Return the values of a block `[B, length, width]`, as `ToValues` does."""
+    """Return the values of a block `[B, length, width]`; the result equals `ToValues`."""
     lists = Lists(nodes, offsets)
     of_value = lists.of_each_value()
     length, width = nodes.size(block, 1), nodes.part(nodes.add("Shape", block), 2)

@@ -16,10 +16,10 @@ Build = Callable[..., str]
 
 
 class Mark(nn.Cell):
-    """A product and sums that depend on all inputs; `insert_histories` finds and replaces them.
+    """Product and sums that depend on all inputs; `insert_histories` replaces the mark by nodes.
 
-    The Parameters identify the inputs. The factor of an integer differs from the factor of a
-    float32 number, so `insert_histories` knows that the integer was converted.
+    The names of the Parameters identify the inputs. Integers and float32 numbers are multiplied by
+    different Parameters, so `insert_histories` knows which inputs were converted from integers.
 
     Args:
         number: number of the mark in the network.
@@ -31,7 +31,7 @@ class Mark(nn.Cell):
         - **inputs** (Tensor): the inputs of the nodes, float32 or integers.
 
     Outputs:
-        float32 Tensor of the shape of `like`.
+        float32 Tensor with the same shape as `like`.
     """
 
     def __init__(self, number: int, inputs: int, build: Build) -> None:
@@ -43,7 +43,7 @@ class Mark(nn.Cell):
         self.whole_factors = ParameterTuple([_one(f"{name}:whole") for name in names])
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Keep the parameter names, which identify the mark."""
+        """Leave the names of the parameters unchanged, because the names identify the mark."""
 
     def construct(self, like: Tensor, *inputs: Tensor) -> Tensor:
         """Return the sum."""
@@ -58,7 +58,7 @@ class Mark(nn.Cell):
 
 
 class Marks:
-    """The marks of a network.
+    """All marks of a network during an export.
 
     Attributes:
         made: the marks in the order of their numbers.

@@ -20,7 +20,8 @@ class Nodes:
     """Builds nodes one after the other. Each method returns the name of the node's output.
 
     Args:
-        prefix: beginning of the names, different for each object of a model.
+        prefix: beginning of the names of the nodes; each `Nodes` object of a model needs a
+            different prefix.
 
     Attributes:
         made: the nodes.
@@ -31,7 +32,7 @@ class Nodes:
         self._prefix, self._names = prefix, 0
 
     def add(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """Add a node of one output."""
+        """Add a node with one output."""
         from onnx import helper
 
         name = self._new_name() if output is None else output
@@ -73,14 +74,14 @@ class Nodes:
         return self.add("Range", *scalars, step)
 
     def filled(self, shape: str, value: Any, dtype: Any = np.int64) -> str:
-        """Return a tensor of a shape, int64 `[dimensions]`, whose elements are all `value`."""
+        """Return a tensor of shape `shape`, int64 `[dimensions]`; each element is `value`."""
         from onnx import numpy_helper
 
         array = numpy_helper.from_array(np.array([value], dtype))
         return self.add("ConstantOfShape", shape, value=array)
 
     def where(self, condition: str, x: str, y: str) -> str:
-        """Return x or y for each element of a condition."""
+        """Select each element from x if the condition is True, and otherwise from y."""
         return self.add("Where", condition, x, y)
 
     def quotient_up(self, x: str, y: str) -> str:
@@ -89,15 +90,15 @@ class Nodes:
         return self.add("Div", sum_, y)
 
     def row(self, x: str) -> str:
-        """Return `[1, n]` for `[n]`."""
+        """Return a tensor `[n]` in the shape `[1, n]`."""
         return self.add("Unsqueeze", x, axes=[0])
 
     def column(self, x: str) -> str:
-        """Return `[n, 1]` for `[n]`."""
+        """Return a tensor `[n]` in the shape `[n, 1]`."""
         return self.add("Unsqueeze", x, axes=[1])
 
     def with_zeros(self, x: str, width: str, dtype: Any = np.float32) -> str:
-        """Append a row of zeros.
+        """Append a row of zeros to a tensor.
 
         Args:
             x: tensor `[n, ...]`.
@@ -108,14 +109,14 @@ class Nodes:
         return self.concat(x, self.filled(shape, 0, dtype))
 
     def repeat(self, count: str, first: str, body: Callable[[Nodes, str], str]) -> str:
-        """Run a body several times, and append the rows that it returns.
+        """Run a body several times, and append the rows of each run.
 
         Args:
             count: number of runs, int64 `[1]`.
-            first: float32 `[0, width]`, to which the rows are appended.
+            first: float32 `[0, width]`, the empty array to which the rows are appended.
             body: function that builds the body from new `Nodes` and the number of the run, int64
-                `[1]`. The body may read all names that were built before. It returns rows, float32
-                `[n, width]`.
+                `[1]`. The body may read the names of all nodes that were built before. `body`
+                returns rows, float32 `[n, width]`.
         """
         from onnx import TensorProto, helper
 

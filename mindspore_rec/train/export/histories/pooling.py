@@ -10,24 +10,25 @@ from mindspore_rec.train.export.histories.nodes import Nodes
 
 __all__ = ["pool_values"]
 
-_MOST_ELEMENTS = 1 << 20  # of a padded block, if it has several lists
+_MOST_ELEMENTS = 1 << 20  # of a padded block with several lists
 _LEAST = np.finfo(np.float32).min
 
 
 def pool_values(nodes: Nodes, scores: str, values: str, offsets: str, *, softmax: bool) -> str:
     """Return the weighted sum of each list's values.
 
-    A run of a loop pads and adds up some lists, so a long list does not pad many others.
+    Each run of a loop pads and adds up only some of the lists, so one long list does not require
+    the padding of many other lists.
 
     Args:
-        nodes: to which the nodes are added.
+        nodes: `Nodes` object to which the new nodes are added.
         scores: float32 `[N, 1]`.
         values: float32 `[N, width]`.
         offsets: int64 `[B + 1]`.
         softmax: whether the weights are the softmax of each list's scores.
 
     Returns:
-        Name of float32 `[B, width]`, 0 for an empty list.
+        Name of a float32 tensor `[B, width]`; the row of an empty list is 0.
     """
     lists = Lists(nodes, offsets)
     width = nodes.size(values, 1)
@@ -44,7 +45,7 @@ def pool_values(nodes: Nodes, scores: str, values: str, offsets: str, *, softmax
         weights = inner.add("Gather", scores, block.places)
         if softmax:
             there = inner.add("Less", inner.row(block.columns), block.counts)
-            # The sums of an empty list are sums of zeros, whatever the weights.
+            # For an empty list, the weights do not matter, because all its rows are zeros.
             weights = inner.where(there, weights, inner.constant(_LEAST, np.float32))
             weights = inner.add("Softmax", weights, axis=1)
         rows = inner.add("Gather", values, block.places)

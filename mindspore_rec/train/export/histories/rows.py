@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Native operators over rows, by MindSpore's operators, which have a form as ONNX."""
+"""Operators over rows that replace native operators by MindSpore's operators, for ONNX."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-ins for the native operators over histories during an export.
 
-A stand-in uses MindSpore's operators, or a mark if its form depends on the lists.
+A stand-in uses MindSpore's operators. Where the nodes depend on the lengths of the lists, the
+stand-in uses a mark.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class _AddPlaces(nn.Cell):
 
 
 class _AppendRows(nn.Cell):
-    """Stand-in for `AppendRows`; in the exported model, its output has the shape of the values."""
+    """Stand-in for `AppendRows`; in the exported model, the output has the shape of the values."""
 
     def __init__(self, cell: AppendRows, marks: Marks) -> None:
         super().__init__(auto_prefix=False)
@@ -139,7 +140,7 @@ _STAND_INS: dict[type[nn.Cell], Callable[[Any, Marks], nn.Cell]] = {
 
 @contextmanager
 def history_marks(network: nn.Cell) -> Iterator[list[Mark]]:
-    """Replace the operators over histories by stand-ins inside the context; yield the marks."""
+    """Inside the context, stand-ins replace the history operators; yield the list of marks."""
     replaced: list[tuple[nn.Cell, str, Any]] = []
     marks = Marks()
     try:

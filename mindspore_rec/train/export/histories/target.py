@@ -19,14 +19,14 @@ __all__ = ["TargetRows"]
 class TargetRows(nn.Cell):
     """Stand-in for `TargetAttention`, made from the cell's parameters.
 
-    The names of the parameters tell the layers: `weight`, `bias` and `activation` belong to the
-    first layer, and `layers.0`, `layers.1` and so on are the further layers and activations.
+    The names of the parameters show the layers: `weight`, `bias` and `activation` belong to the
+    first layer; `layers.0`, `layers.1` and so on contain the other layers and activations.
 
     Args:
         cell: the cell.
-        marks: to which the marks are added.
+        marks: the `Marks` to which the marks of this cell are added.
 
-    Inputs and outputs are as for `TargetAttention`.
+    Inputs and outputs are the same as for `TargetAttention`.
     """
 
     def __init__(self, cell: TargetAttention, marks: Marks) -> None:
@@ -70,7 +70,7 @@ class _Linear(nn.Cell):
 
 
 class _Dice(nn.Cell):
-    """A Dice with the Parameters of another cell."""
+    """A Dice layer that shares the Parameters of another cell."""
 
     def __init__(
         self, alpha: Parameter, mean: Parameter, variance: Parameter, epsilon: float
