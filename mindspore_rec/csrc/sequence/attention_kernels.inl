@@ -67,12 +67,41 @@ MSREC_INLINE AttentionSpace SpaceOf(const AttentionForm& form, int64_t length, f
   return space;
 }
 
+// Transposes a block of 4 rows of 4 floats.
+MSREC_INLINE void TransposeBlock(const float* from, int64_t from_ld, float* to, int64_t ld) {
+  using Four = typename Lanes<4>::Type;
+  Four a, b, c, d;
+  Read(from, &a);
+  Read(from + from_ld, &b);
+  Read(from + 2 * from_ld, &c);
+  Read(from + 3 * from_ld, &d);
+  const Four low_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Four high_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Four low_cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Four high_cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Four first = __builtin_shufflevector(low_ab, low_cd, 0, 1, 4, 5);
+  const Four second = __builtin_shufflevector(low_ab, low_cd, 2, 3, 6, 7);
+  const Four third = __builtin_shufflevector(high_ab, high_cd, 0, 1, 4, 5);
+  const Four fourth = __builtin_shufflevector(high_ab, high_cd, 2, 3, 6, 7);
+  Write(first, to);
+  Write(second, to + ld);
+  Write(third, to + 2 * ld);
+  Write(fourth, to + 3 * ld);
+}
+
 // Writes columns of a list's rows as rows, filled with zeros.
 MSREC_INLINE void TransposeRows(int64_t length, int64_t width, const float* from, int64_t from_ld,
                                 float* to, int64_t ld) {
+  const int64_t rows = length / 4 * 4;
+  const int64_t columns = width / 4 * 4;
+  for (int64_t j = 0; j < rows; j += 4) {
+    for (int64_t c = 0; c < columns; c += 4) {
+      TransposeBlock(from + j * from_ld + c, from_ld, to + c * ld + j, ld);
+    }
+  }
   for (int64_t c = 0; c < width; ++c) {
     float* __restrict row = to + c * ld;
-    for (int64_t j = 0; j < length; ++j) row[j] = from[j * from_ld + c];
+    for (int64_t j = c < columns ? rows : 0; j < length; ++j) row[j] = from[j * from_ld + c];
     for (int64_t j = length; j < Filled(length); ++j) row[j] = 0.0f;
   }
 }
@@ -81,8 +110,8 @@ MSREC_INLINE void SetZero(float* x, int64_t n) {
   __builtin_memset(x, 0, sizeof(float) * static_cast<size_t>(n));
 }
 
-// Sum of a filled row, by 16 partial sums.
-MSREC_INLINE float RowSum(const float* x, int64_t filled) {
+// Writes the 16 partial sums of a filled row.
+MSREC_INLINE void PartialSums(const float* x, int64_t filled, float* partial) {
   using V = typename Lanes<kLanes>::Type;
   constexpr int kVectors = static_cast<int>(kSums) / kLanes;
   V sums[kVectors] = {};
@@ -94,8 +123,13 @@ MSREC_INLINE float RowSum(const float* x, int64_t filled) {
       sums[v] += part;
     }
   }
-  float partial[kSums];
   for (int v = 0; v < kVectors; ++v) Write(sums[v], partial + v * kLanes);
+}
+
+// Sum of a filled row, by 16 partial sums.
+MSREC_INLINE float RowSum(const float* x, int64_t filled) {
+  float partial[kSums];
+  PartialSums(x, filled, partial);
   return SumOf16(partial);
 }
 

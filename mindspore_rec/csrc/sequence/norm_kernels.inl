@@ -15,10 +15,8 @@ struct RowMoments {
 // Sum of n floats, by 16 partial sums.
 MSREC_INLINE float SumOf(int64_t n, const float* x) {
   const int64_t whole = n / kSums * kSums;
-  float partial[kSums] = {};
-  for (int64_t j = 0; j < whole; j += kSums) {
-    for (int64_t l = 0; l < kSums; ++l) partial[l] += x[j + l];
-  }
+  float partial[kSums];
+  PartialSums(x, whole, partial);
   for (int64_t l = 0; whole + l < n; ++l) partial[l] += x[whole + l];
   return SumOf16(partial);
 }
@@ -48,6 +46,8 @@ void NormRows(int64_t rows, int64_t width, const float* x, const float* scale_in
 void NormRowsGradient(int64_t rows, int64_t width, const float* x, const float* scale_in,
                       float epsilon, const float* of_output, float* of_x, float* of_scale_out,
                       float* of_shift_out) {
+  using V = typename Lanes<kLanes>::Type;
+  constexpr int kVectors = static_cast<int>(kSums) / kLanes;
   const float share = 1.0f / static_cast<float>(width);
   const float* __restrict scale = scale_in;
   float* __restrict of_scale = of_scale_out;
@@ -58,20 +58,41 @@ void NormRowsGradient(int64_t rows, int64_t width, const float* x, const float* 
     const RowMoments moments = MomentsOf(width, x + r * width, epsilon, out);
     const float inverse = moments.inverse;
     // The sums of g scale, and of g scale times the normalized values.
-    float sums[kSums] = {};
-    float dots[kSums] = {};
+    V sum_lanes[kVectors] = {};
+    V dot_lanes[kVectors] = {};
     const int64_t whole = width / kSums * kSums;
-    const auto add = [&](int64_t c, int64_t l) {
+    for (int64_t c = 0; c < whole; c += kSums) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const int64_t at = c + v * kLanes;
+        V gradient, normal, scaled, of_shift_lanes, of_scale_lanes;
+        Read(g + at, &gradient);
+        Read(out + at, &normal);
+        Read(scale + at, &scaled);
+        Read(of_shift + at, &of_shift_lanes);
+        Read(of_scale + at, &of_scale_lanes);
+        normal *= inverse;
+        scaled *= gradient;
+        Write(of_shift_lanes + gradient, of_shift + at);
+        Write(of_scale_lanes + gradient * normal, of_scale + at);
+        sum_lanes[v] += scaled;
+        dot_lanes[v] += scaled * normal;
+      }
+    }
+    float sums[kSums];
+    float dots[kSums];
+    for (int v = 0; v < kVectors; ++v) {
+      Write(sum_lanes[v], sums + v * kLanes);
+      Write(dot_lanes[v], dots + v * kLanes);
+    }
+    for (int64_t l = 0; whole + l < width; ++l) {
+      const int64_t c = whole + l;
       const float normal = out[c] * inverse;
       of_shift[c] += g[c];
       of_scale[c] += g[c] * normal;
       sums[l] += g[c] * scale[c];
       dots[l] += g[c] * scale[c] * normal;
-    };
-    for (int64_t c = 0; c < whole; c += kSums) {
-      for (int64_t l = 0; l < kSums; ++l) add(c + l, l);
     }
-    for (int64_t l = 0; whole + l < width; ++l) add(whole + l, l);
     const float mean = SumOf16(sums) * share;
     const float slope = SumOf16(dots) * share;
     for (int64_t c = 0; c < width; ++c) {
