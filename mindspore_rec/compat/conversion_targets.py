@@ -38,7 +38,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Name of the cell in messages and, after the prefix, in the table's name."""
+        """Name of the cell in messages; the table's name is a prefix followed by `path`."""
         return self.paths[0]
 
     @property

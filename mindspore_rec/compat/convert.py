@@ -225,12 +225,13 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
     Args:
         net_or_conversion: the conversion to undo; or a network, to undo all conversions of the
             network.
-        drop_new: True if rows of ids beyond the old vocabulary may be dropped. Default: False.
+        drop_new: True if rows of ids outside the old vocabulary may be dropped. Default: False.
 
     Raises:
         TypeError: the argument is neither a Cell nor a Conversion.
-        ValueError: there is nothing to revert, a table has rows beyond the old vocabulary, or a
-            converted cell is no longer in the network. After an error, the network is unchanged.
+        ValueError: there is nothing to revert, a table has rows of ids outside the old vocabulary,
+            or a converted cell is no longer in the network. After an error, the network is
+            unchanged.
 
     Example:
         >>> from mindspore import Tensor, nn
@@ -286,7 +287,7 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
 
 
 def _rows(target: Target, table: MapParameter | StaticParameter, *, drop_new: bool) -> np.ndarray:
-    """Return the values that an evaluation returns for all ids of the vocabulary."""
+    """Return the values that an evaluation lookup returns for each id of the vocabulary."""
     if isinstance(table, MapParameter):
         keys = table.row_keys()
         new = keys[(keys < 0) | (keys >= target.rows)]

@@ -2,8 +2,8 @@
 //
 // PythonEntry: acquires Python's lock (the GIL) in any thread, and releases the lock at the end of
 // the scope. While Python shuts down, Python ends each thread that requests Python's lock, even in
-// the middle of a C++ function. If the ended C++ function has Python objects, the objects'
-// destructors crash the process. To prevent the crash in a thread that has not called Python yet,
+// the middle of a C++ function. If the C++ function has Python objects, the destructors of the
+// objects then crash the process. To prevent the crash in a thread that has not called Python yet,
 // PythonEntry throws PythonEnds before the thread requests the lock.
 #pragma once
 

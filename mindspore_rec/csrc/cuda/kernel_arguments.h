@@ -171,8 +171,8 @@ struct SoftmaxArguments {
   Rows x, gradient;
 };
 
-// Multiplies each group of x by the group's column of `scales`. Writes the products to `target`, or
-// adds the products to `target`.
+// Multiplies each group of x by the group's column of `scales`. Writes the products to `target` or,
+// if `adds` is true, adds the products to `target`.
 struct ScaleGroupsArguments {
   int64_t width, group;
   bool adds;
@@ -206,7 +206,7 @@ struct CrossCombineArguments {
   bool adds_x0, adds_t, adds_x;
 };
 
-// The kernel has one thread for each row, which computes alpha of the last layer for the row.
+// The kernel computes alpha of the last layer for each row, with one thread per row.
 struct CrossAlphasArguments {
   int64_t layers;
   Rows products;

@@ -41,8 +41,8 @@ std::shared_ptr<const Product> FindPacked(const ProductShape& shape, size_t boun
   return product;
 }
 
-// A factor for all slices of a batch. If the last slice has padding rows, its rows may be in other
-// memory than the rows of the other slices.
+// A factor of a matrix product, with the rows of all slices of a batch. If the last slice has
+// padding rows, the last slice may be in separate memory.
 class BatchFactor {
  public:
   template <typename FactorOf>

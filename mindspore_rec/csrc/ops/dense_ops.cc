@@ -91,7 +91,8 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
   return inputs;
 }
 
-// Sets this worker's share of the batch in a training run. The returned share must outlive the run.
+// For a training run, sets `run->share` to this worker's share of the batch. The returned share
+// must outlive the run.
 std::unique_ptr<BatchShare> Share(BatchRun* run) {
   std::unique_ptr<BatchShare> share = TheShare();
   if (share == nullptr) return nullptr;

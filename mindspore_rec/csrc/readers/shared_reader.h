@@ -45,7 +45,8 @@ class SharedReader {
 
   // ---- The methods below have an argument `place`, which Enter has returned.
 
-  // Return the sequence number of the first root that has the same state as the root in `place`.
+  // Return the sequence number of the first root that was published with the blob of the root in
+  // `place`.
   uint64_t State(int place) const { return Root(place).state; }
   uint64_t Sequence(int place) const { return Root(place).sequence; }
   std::string Blob(int place) const { return Copy(Root(place).blob); }

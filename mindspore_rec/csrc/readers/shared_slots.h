@@ -28,7 +28,7 @@ class SharedSlots {
   }
   // Mark a slot as used. Throws SharedDamaged if the slot is already used or out of range.
   void Take(uint64_t slot);
-  // Release the memory of units that have no used slots to the operating system.
+  // Return memory to the operating system: the units in which no slot is used.
   void ReleaseFree();
 
   uint64_t end() const { return end_; }  // all slots in use are below end()

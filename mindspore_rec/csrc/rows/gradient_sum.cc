@@ -82,8 +82,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
         rows[at] = row;
       } else if (rows[at] == nullptr && row != nullptr) {
         // Earlier lookups of the step returned the unknown value, because the key was not admitted
-        // yet. The gradients of the earlier lookups belong to the unknown value, so the sum for the
-        // new row starts at zero.
+        // yet. The new row must not receive the gradients of the unknown value, so the sum for the
+        // row starts at zero.
         rows[at] = row;
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {

@@ -51,8 +51,8 @@ struct EventLists {
 // clock starts at *clock, and moves forward to the time of each later row of the batch. At the end,
 // the function sets *clock to the clock.
 //
-// A row of zeros has no events. If a row is not zeros and was not written by this function, the
-// function throws no error, but the row's events are arbitrary.
+// A row of zeros has no events. Every other row must have been written by KeepEvents; otherwise the
+// row's events are arbitrary, without an error.
 EventLists KeepEvents(const KeptLayout& layout, float* rows, size_t num_rows, const UserRows& batch,
                       int64_t idle_seconds, int64_t* clock);
 

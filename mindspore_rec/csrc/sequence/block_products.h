@@ -35,7 +35,7 @@ class BlockProducts {
   void Forward(const void* x, float* y) const;
   // of_x [rows, in] = of_y W
   void Backward(const void* of_y, float* of_x) const;
-  // of_weight [out, in] = of_y^T x, or += it.
+  // of_weight [out, in] = of_y^T x; or, if `adds` is true, of_weight += of_y^T x.
   void Gradient(const void* of_y, const void* x, bool adds, float* of_weight) const;
 
  private:

@@ -64,8 +64,8 @@ class Nodes:
     def take(self, address: Address, greet: bool) -> Link:
         """Return an idle or new connection.
 
-        If `greet` is False, return a new connection, which is only for commands that transfer no
-        rows.
+        If `greet` is False, the connection is new, and may be used only for commands that transfer
+        no rows.
         """
         with self._lock:
             kept = self._idle.get(address)

@@ -2,8 +2,8 @@
 """Forms that replies of a server must have.
 
 A Redis server always answers a command in the same form. A proxy, or a server that is not Redis,
-may answer in another form. The tier checks the form of each answer, and raises an error before it
-uses an answer of a wrong form.
+may answer in a different form. The tier checks the form of each answer, and raises an error before
+it uses an answer of a wrong form.
 """
 
 from __future__ import annotations

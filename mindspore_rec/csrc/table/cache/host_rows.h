@@ -58,7 +58,7 @@ class HostRows {
   // rows. Rows that a prefetched batch needs are demoted only if `prefetched` is true.
   size_t Demote(size_t rows, bool prefetched);
   // Return the keys in `pending` and in the batch that have no row in any tier. `at` contains the
-  // positions of the keys that were searched in lower tiers.
+  // batch positions of the keys that were looked up in lower tiers, and `found` the results.
   static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
                                          const std::vector<uint32_t>* missing,
                                          const std::vector<uint32_t>& at, const bool* found);

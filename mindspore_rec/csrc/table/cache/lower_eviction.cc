@@ -23,8 +23,8 @@ void LowerEviction::NoteFailure() noexcept {
 }
 
 size_t LowerEviction::Evict(std::vector<int64_t> keys, const ReasonOf& reason) {
-  // If a row moves during a walk over the tiers, the walk may return the row twice. A repeated row
-  // is evicted and counted only once.
+  // If a row moves during a walk over the tiers, the walk may return the row twice. Remove repeated
+  // keys, so that no row is counted twice.
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   // The copies of the rows may be outdated, so the rows are read again.

@@ -2,7 +2,7 @@
 //
 // LowerEviction: evicts rows that are only in lower tiers. Lookups treat rows that are due for
 // eviction as missing, so a slow sweep, one slice per step, suffices to free the space of these
-// rows. If the table exceeds its capacity, the evicted rows are chosen from a sample of rows that
+// rows. If the table exceeds its capacity, LowerEviction evicts rows from a sample of the rows that
 // the sweep visits. LowerEviction is a part of a table; the caller must hold the table's mutex.
 #pragma once
 

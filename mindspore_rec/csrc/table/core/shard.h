@@ -42,8 +42,8 @@ struct ShardStats {
   }
 };
 
-// The memory of a shard in bytes, by purpose. The bytes of candidates and of the eviction log are
-// not included.
+// The memory of a shard in bytes, by purpose, without the memory of the candidates and of the
+// eviction log.
 struct ShardMemory {
   size_t rows, index, changes, digests;
 };
@@ -110,8 +110,8 @@ class Shard {
   // Return the number of places that the sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
   // Choose enough candidates to evict about n rows of this shard, if the table has more rows than
-  // its capacity. The function compares kSampled * n + 64 consecutive rows. The candidates are the
-  // 2 n + 64 rows with the lowest priority.
+  // its capacity. The function compares kSampled * n + 64 consecutive rows. Of these rows, the 2 n
+  // + 64 rows with the lowest priority become candidates.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
   // Drop the row in `place`, because the table is over its capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
@@ -147,11 +147,11 @@ class Shard {
   // or the current step and time. If `one.values` is null, an existing row keeps its values, and a
   // new row gets its first values.
   void Import(int64_t key, const RowArrays& one);
-  // Return copies of the rows in another layout, with fresh optimizer state. The shard does not
-  // change before the call of Adopt.
+  // Return copies of the rows in another layout, with fresh optimizer state. Relaid does not change
+  // the shard; Adopt does.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
   // Replace the rows by the copies that Relaid has made, and record that every row has changed.
-  // Requires: the context has the new layout. Also requires an earlier call of
+  // Requires: the ShardContext already has the new layout. Also requires an earlier call of
   // changes().Reserve(size()), because otherwise Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
   // Emptied() allocates memory that the caller then passes to Clear(). Throws std::bad_alloc.
@@ -215,8 +215,9 @@ class Shard {
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
   void Release(uint32_t id) noexcept;
-  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. The
-  // first `bytes` bytes of each row are prefetched, for several rows at a time.
+  // Call fn(i, place) for i = 0, ..., n - 1, where `place` is the place of the row of keys[i], or
+  // Index::kNone if there is no row. The first `bytes` bytes of each row are prefetched, for
+  // several rows at a time.
   template <typename Fn>
   void ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const;
   // Call fn(place, row) for the rows that were touched in the current epoch. The function fn may be

@@ -36,7 +36,8 @@ class StepLookups {
   std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
   // Keep a batch's memory for later batches.
   void Recycle(std::unique_ptr<Batch> batch);
-  // Allocate the memory that Keep needs, before a lookup changes anything. Throws std::bad_alloc.
+  // Allocate memory for a later call of Keep. Call NewPlace before a lookup changes anything.
+  // Throws std::bad_alloc.
   static Outstanding::node_type NewPlace();
   // Keep a batch until its gradient arrives; return its ticket. If there are too many batches, the
   // oldest batches are dropped.

@@ -70,8 +70,8 @@ struct TableCore {
 
   // Return the layout of rows that a rule requires.
   RowLayout LayoutFor(const Rule& rule) const;
-  // Set the layout of rows. Requires: the shards' rows already have this layout, or the next call
-  // of Shard::Adopt sets this layout.
+  // Set the layout of rows. Requires: the shards' rows already have this layout, or Shard::Adopt is
+  // called next, with rows in this layout.
   void TakeLayout(const RowLayout& layout);
 
   // Whether every shard keeps a digest. A shard that runs out of memory drops its digest.

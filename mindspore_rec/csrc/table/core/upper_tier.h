@@ -70,9 +70,9 @@ class UpperTier {
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
   // position in the batch. `rows` contains the blocks of the rows, one after another. If `rows` is
-  // null, the caller overwrites the rows later. Adds the number of promoted rows to *promoted.
-  // Throws std::bad_alloc. If `rows` is not null, the rows that were promoted before a
-  // std::bad_alloc stay in host memory. Requires Reserve.
+  // null, Promote does not write the rows, and the caller must write them. Adds the number of
+  // promoted rows to *promoted. Throws std::bad_alloc. If `rows` is not null, the rows that were
+  // promoted before a std::bad_alloc stay in host memory. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
   // For each index i in `of`, promote the row of keys[i], whose bytes are block i of `rows`, and
@@ -120,13 +120,12 @@ class UpperTier {
   // Reserve memory to record keys as deleted: the keys of all rows in host memory, `keys` in lower
   // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Add `keys`, which are keys of rows in lower tiers, and all keys of a vocabulary to the change
-  // log. The rows of these keys were removed, have their first values again, or have another
-  // layout.
+  // Add `keys` (of rows in lower tiers) and all keys of a vocabulary to the change log. The rows of
+  // these keys were removed, have their first values again, or have another layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
-  // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, a row in a
-  // lower tier must be read before the row is replaced.
+  // Whether the digest of all rows is kept (shard_digests.h). If true, a row in a lower tier must
+  // be read before the row is replaced.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 

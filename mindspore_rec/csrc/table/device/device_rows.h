@@ -66,7 +66,8 @@ class DeviceRows {
     const uint32_t slot = map_.Find(key);
     return slot == SlotMap::kNone || gone_[slot] ? SlotMap::kNone : slot;
   }
-  // Finds the slots of the shard's distinct keys in the batch, if the keys have rows.
+  // Writes the slot of each distinct key of the shard in the batch to `slots`, or SlotMap::kNone if
+  // the key has no row in the cache.
   void FindAll(const Batch& batch, int shard, uint32_t* slots) const;
   // Marks the row in the slot as changed; `host` is the row's block.
   void MarkDirty(uint32_t slot, char* host) {
@@ -74,8 +75,8 @@ class DeviceRows {
     dirty_[slot] = 1;
   }
 
-  // Updates the row's block in host memory. Throws std::runtime_error if the block is out of date
-  // and the memory is not shared.
+  // Updates the row's block in host memory. Throws std::runtime_error if the block is outdated and
+  // the host cannot read the slots.
   void WriteBack(int64_t key);
   void WriteBackAll();
   // Removes a row whose block will be freed. The slot becomes free when no code runs in parallel
