@@ -104,7 +104,7 @@ class SsdDirectory:
 
         Args:
             row_bytes: bytes of a row.
-            generation: index of the generation in this run, from 0.
+            generation: number of the generation; the first generation of a run has number 0.
 
         Raises:
             ValueError: the size of the rows to keep is not `row_bytes`.

@@ -65,8 +65,8 @@ struct ClearArguments {
 };
 
 // Each new element of `to` is computed from the old element of `to` and from the element of `from`
-// at the same place. Spread reads the only column of `from`, and RowSums reads all columns of a
-// row.
+// at the same place. In the kernel Spread, `from` has only one column. RowSums reads all columns of
+// a row.
 struct MapArguments {
   int64_t width;
   Rows from, to;

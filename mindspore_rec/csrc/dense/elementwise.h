@@ -45,7 +45,8 @@ struct PairScratch {
   static constexpr int64_t Backward(int64_t vectors) { return vectors * vectors; }
 };
 
-// Experts of `width` units each, mixed for `tasks` tasks.
+// Shape of a mixture of experts: each expert has `width` outputs, and each task has its own
+// mixture.
 struct MixtureShape {
   int64_t tasks = 0;
   int64_t experts = 0;

@@ -164,7 +164,7 @@ int64_t Linear::PackTasks(const BatchRun& run) const {
 void Linear::Pack(const BatchRun& run, int64_t task) const {
   const bool forward = task == 0;
   const SliceRun any(run, 0, nullptr);
-  // The layout depends on the shape, and the leading dimensions are a part of the shape.
+  // The layout of a packed weight depends on the whole shape, including the leading dimensions.
   const ProductShape shape =
       forward
           ? Shape(Pass::kForward, run.slice_rows, any.factor_ld(input()), any.value_ld(output()))

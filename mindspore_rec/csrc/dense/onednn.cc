@@ -79,7 +79,7 @@ void* ThreadScratchpad(size_t bytes) {
 }
 
 // Returns the memory objects of the operands of primitive `id`. Each thread keeps its own objects
-// between runs, because a small product takes little longer than the creation of the objects.
+// between runs, because creating the objects takes almost as long as a small product.
 std::array<OwnedMemory, kMostOperands>& ThreadOperands(uint64_t id) {
   thread_local std::unordered_map<uint64_t, std::array<OwnedMemory, kMostOperands>> bound;
   const auto found = bound.find(id);

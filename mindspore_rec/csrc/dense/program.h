@@ -15,10 +15,10 @@
 // identical, bit for bit, regardless of which thread runs which task. Slices and tiles depend only
 // on the batch's size, and the sums of slices are added in slice order.
 //
-// The caller provides the memory. Three memory areas are outputs of the operators. `saved` stores
+// The caller provides three areas of memory, which are outputs of the operators. `saved` stores
 // values for the backward pass. `packed` stores weights in the layout that matrix products need.
 // `gradients` stores gradients that another stage reads, or from which the gradients of weights are
-// computed. All other memory is scratch memory of the running thread.
+// computed. Everything else is in scratch memory of the thread that runs a slice.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ struct View {
   int64_t width = 0;
 };
 
-// A factor of a product.
+// A factor of a matrix product.
 struct Factor {
   const void* data = nullptr;
   int64_t ld = 0;
@@ -290,12 +290,12 @@ class SliceRun {
 
   Block value(const View& view) const;
   Block gradient(const View& view) const;
-  // Returns columns of a value or gradient that a matrix product uses as a factor; the numbers are
-  // rounded if the precision requires rounding.
+  // Return columns of a value or of a gradient, for use as a factor of a matrix product. The
+  // numbers are rounded if the precision requires rounding.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
-  // Return the leading dimensions of the blocks and factors that the methods above return. These
-  // methods may also be called if the SliceRun has no memory.
+  // Return the leading dimensions of the blocks and factors. The *_ld methods work even if the
+  // SliceRun has no memory.
   int64_t value_ld(const View& view) const;
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;

@@ -55,9 +55,9 @@ class KeptDigests {
   static constexpr int kParts = 64;  // the top bits of the hash select the part
   static constexpr size_t kSlack = 64;
 
-  // The index uses open addressing with linear probing. Keys with greater hashes have the same or
-  // later homes. After the last home, probing continues into kSlack extra places, and does not wrap
-  // around to the first home.
+  // The index uses open addressing with linear probing. The homes are in the order of the hashes.
+  // After the last home, probing continues into kSlack extra places, and does not wrap around to
+  // the first home.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<uint32_t> checks;  // 0 marks a free place

@@ -38,8 +38,8 @@ class SharedMemory {
   // Return whether Create has laid out the file.
   static bool IsCreated(int fd);
 
-  // Map a file that Create has laid out. With kRead, the descriptor must stay open only if
-  // BytesHeld is called later. With kWrite, the descriptor must stay open in every case. Throws
+  // Map a file that Create has laid out. With kWrite, the caller must keep the descriptor `fd`
+  // open. With kRead, the caller may close the descriptor, unless BytesHeld is called later. Throws
   // SharedDamaged if the file's description is inconsistent. The description is read only once, so
   // later changes by another process have no effect.
   SharedMemory(int fd, Access access);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The last events of each user, kept in a row of a table. An event is a time and `width` further
-// int64 numbers, such as the key of an item. The numbers of a row are float32, whole and below
+// int64 numbers, such as the key of an item. The float32 numbers of a row are whole numbers below
 // 2^22, so a copy of a row is identical, bit for bit, in every float mode.
 //
 // A row keeps the last `length` events before its newest time, and the last `length` events at its

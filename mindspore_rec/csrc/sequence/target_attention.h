@@ -10,10 +10,10 @@
 // the product has only half as many columns, and the product with c is computed once per list.
 //
 // The values are computed in blocks of rows that stay in the cache. Only x_1, ..., x_n and the
-// weights of values are kept for the gradient. Dice in training needs the moments of all rows, so
-// one pass over the blocks ends before each Dice; otherwise one pass computes all layers. The
-// results are identical, bit for bit, for any number of threads: blocks and tasks depend only on
-// the numbers of rows and columns, and sums of tasks are added in the order of the tasks.
+// weights of values are kept for the gradient. In training, Dice needs the moments of all rows, so
+// each Dice begins a new pass over the blocks. In all other cases, one pass computes all layers.
+// The results are identical, bit for bit, for any number of threads: blocks and tasks depend only
+// on the numbers of rows and columns, and sums of tasks are added in the order of the tasks.
 #pragma once
 
 #include "sequence/lists.h"

@@ -340,8 +340,8 @@ class RedisTier:
             self._markers.check(bucket, marker.reply, least)
             following = int(command.reply[0])
             if command.server is None and (place or following):
-                # One command reads the whole bucket, because a restart between two commands would
-                # not be detected without a run id.
+                # The run id of the server is unknown, so a restart between two commands would not
+                # be detected. Read the whole bucket in one command.
                 place, most = 0, 2**31 - 1
                 continue
             now = self._life(command.server)

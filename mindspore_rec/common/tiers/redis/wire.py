@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 def bucket_names(
     table: str, generation: int, row_bytes: int, worker: int = 0, workers: int = 1
 ) -> list[bytes]:
-    """Return the keys of one worker's buckets of a table on the server.
+    """Return the names of a table's buckets on the server; each worker has its own buckets.
 
     The part in braces is a hash tag: a cluster computes the slot from this part only. Generation
     and row length are part of the name, so rows of another layout are not found. With several
@@ -151,7 +151,7 @@ class Packer:
             )
 
     def erases(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield the HDEL command of each piece, which deletes the keys' rows."""
+        """Yield one HDEL command per piece, which deletes the rows of the keys."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2

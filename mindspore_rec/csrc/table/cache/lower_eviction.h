@@ -41,7 +41,7 @@ class LowerEviction {
   // Evict the rows of the keys in `keys` for which `reason` returns a reason other than kNone;
   // return the number of evicted rows. A repeated key counts once.
   size_t Evict(std::vector<int64_t> keys, const ReasonOf& reason);
-  // Count a failure of a step's eviction, and restart the sweep.
+  // Count a step in which a tier failed during eviction, and restart the sweep.
   void NoteFailure() noexcept;
 
   // Return the number of steps in which a tier failed during eviction.

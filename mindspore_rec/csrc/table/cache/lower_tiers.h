@@ -142,9 +142,9 @@ class LowerTiers {
   std::unique_ptr<TierScan> sweep_;  // null if the next Sweep starts at the beginning
   TierScrub scrub_;
   // Queues in front of tiers that are no longer read. A tier is no longer read if its rows have an
-  // earlier layout, or a new layout that could not be completed. A queue in this list contains only
-  // the request to clear the queue's tier. The queue repeats this request until it succeeds. Flush
-  // and the next change of the layout wait until all queues in this list are empty.
+  // earlier layout, or a new layout that could not be completed. Each of these queues contains only
+  // a request to clear its tier, and repeats the request until it succeeds. Flush and the next
+  // change of the layout wait until all these queues are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

@@ -19,7 +19,7 @@ inline void FillTime(const ShardContext& context, RowMeta* meta) {
   if (meta->last_time == 0 && context.time != 0) meta->last_time = context.first_time;
 }
 
-// Turn a block from a lower tier into a row for evaluation; return null if the row is due for
+// Return the row in a block from a lower tier, for evaluation. Return null if the row is due for
 // eviction.
 inline const char* ReadThrough(const ShardContext& context, char* block) {
   FillTime(context, Meta(block));

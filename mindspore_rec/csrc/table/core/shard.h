@@ -67,7 +67,7 @@ class Shard {
 
   // ---- batched operations on this shard's part of a batch, after MakeUnique ----
 
-  // Return true if `rows` rows already have memory, which means that Reserve would do nothing.
+  // Return true if memory for `rows` new rows is already reserved.
   bool HasRoom(size_t rows) const;
   // Reserve memory for `rows` new rows, so that Resolve cannot run out of memory. Throws
   // std::bad_alloc.
@@ -103,7 +103,7 @@ class Shard {
   // `norms` is true, also drop rows with a small norm. Returns true if the shard's last place has
   // been visited.
   bool EvictSlice(size_t rows, bool norms);
-  // Let the next slice begin at the first place.
+  // Begin the next call of EvictSlice at the first place.
   void RestartSweep() { cursor_ = 0; }
   // Drop the row of `key` if the row is due for eviction.
   void EvictDue(int64_t key);
@@ -182,7 +182,7 @@ class Shard {
   // that must stay in host memory for the current step or call are left out. Rows that prefetched
   // batches have pinned are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
-  // Return the row of a candidate, which is in `place`.
+  // Return the row in `place`, the place of a candidate.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
   // Free the place of a demoted row, which is now in a lower tier.
   void FreeDemoted(uint32_t place) noexcept;

@@ -90,8 +90,8 @@ struct ShardContext {
   // True if the table has an identity index. In an identity index, the key itself determines the
   // place of its row, and even an unused key has a place.
   bool identity() const { return is_static() && !tiered && !placement.spread(); }
-  // True if a key of the vocabulary gets a place for its row only when the key is first trained.
-  // For an untrained key, a lookup returns the key's first value.
+  // True if the table has a vocabulary, but stores the row of a key only after the key is first
+  // trained. For an untrained key, a lookup returns the key's first value.
   bool has_unseen() const { return is_static() && !identity(); }
   bool Due(const RowMeta& meta) const {
     return eviction.by_age() && Age(eviction, horizon, meta) != EvictionReason::kNone;

@@ -31,9 +31,9 @@ class ShardDigests {
   ShardDigests(const ShardContext* context, const SlabStore* rows, int number)
       : context_(*context), rows_(*rows), number_(number) {}
 
-  // Begin to store digests. The argument `elsewhere` contains the sums of the digests of rows that
-  // are not in host memory. Requires: changes are recorded, and the rows of a device cache have
-  // been written back. May throw std::bad_alloc; the object then keeps no digests.
+  // Begin to store digests. `elsewhere` contains the sums of the digests of all rows outside host
+  // memory. Requires: changes are recorded, and the rows of a device cache have been written back.
+  // May throw std::bad_alloc; the object then keeps no digests.
   void Keep(DigestSums elsewhere);
   void Drop() noexcept;
   bool kept() const { return kept_; }
@@ -72,8 +72,7 @@ class ShardDigests {
   void Remove(uint32_t id) noexcept;
   // Subtract the digest of a row in a lower tier; `block` contains the bytes of the row.
   void RemoveBelow(const char* block) noexcept;
-  // Record the digest of a row that has been put into a place; the sums already include this
-  // digest.
+  // Store the digest of a new row in place `id`. The sums must already include this digest.
   void Place(uint32_t id) noexcept;
   // Prepare the demotion of a row; the digest of the row stays in the sums.
   void Leave(uint32_t id) noexcept;

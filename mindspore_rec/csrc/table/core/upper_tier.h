@@ -64,8 +64,8 @@ class UpperTier {
 
   // Reserve memory for a batch whose keys are unique. After Reserve, the following operations
   // cannot run out of memory: the promotion of missing rows, the insertion of rows that are in no
-  // tier, and the recording of the batch's keys. The memory for the batch is in addition to the
-  // memory for `pending`, which may be null. Throws std::bad_alloc.
+  // tier, and the recording of the batch's keys. Reserve also reserves the memory for the rows in
+  // `pending`, unless `pending` is null. Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's

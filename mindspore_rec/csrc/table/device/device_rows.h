@@ -2,9 +2,9 @@
 //
 // DeviceRows: the rows in the device cache of a table. The cache is two matrices, values [slots +
 // 3, dim] and optimizer states [slots + 3, state width]. The matrices are in device memory or, if
-// the device is the CPU, in memory shared with the host. The last three rows of a matrix are
-// special: the value for unknown keys, zeros for padding, and a scratch row for writes that are not
-// needed.
+// the device is the CPU, in memory shared with the host. The last three rows of each matrix belong
+// to no key: the value for unknown keys, zeros for padding, and a scratch row that receives
+// unneeded writes.
 //
 // Numbers in the cache are float32. If the table has a narrower number type, the float32 numbers in
 // the cache are rounded to this type, so that a transfer to the host is exact.
@@ -90,7 +90,8 @@ class DeviceRows {
   // Returns the number of slots that this step would use if the batch were added. In addition to
   // the pinned slots, a step uses one slot for each key of the batch that has no pinned slot.
   size_t Needed(const Batch& batch) const;
-  // Reserves memory for all data that Assign records. The batch's keys must be unique.
+  // Reserves memory, so that the next call of Assign cannot run out of memory. The batch's keys
+  // must be unique.
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);
   // Assigns a slot to each distinct key of the batch that has a row. `slots` has the layout of
   // batch.key; rows to move are appended to `swaps`. Requires: the batch's keys fit into the cache
