@@ -94,7 +94,7 @@ def new_lookup(
         target: the embedding.
         config: config of the embedding's table.
         keep_weights: True to start rows with the values of the weights.
-        tables: tables of the conversion, by the `id` of the weight that a table replaces; the
+        tables: dict from the `id` of an old weight to the table that replaces the weight; the
             function adds new tables.
 
     Raises:

@@ -21,8 +21,9 @@ class PythonEnds : public std::runtime_error {
 
 class PythonEntry {
  public:
-  // Throws PythonEnds in a thread that has not called Python yet, if Python is shutting down. Other
-  // threads, such as the thread that shuts Python down, may enter at any time.
+  // Throws PythonEnds if Python is shutting down and this thread has not called Python before. A
+  // thread that has called Python before, such as the thread that shuts Python down, may create a
+  // PythonEntry at any time.
   PythonEntry() = default;
   PythonEntry(const PythonEntry&) = delete;
   PythonEntry& operator=(const PythonEntry&) = delete;

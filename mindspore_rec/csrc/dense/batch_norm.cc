@@ -168,9 +168,9 @@ void BatchStatistics::BetweenBackward(const BatchRun& run) const {
 }
 
 // Computes the means over the rows of all workers. The gradients of each worker are the gradients
-// of that worker's own loss. This function multiplies the sums of worker r by worker r's weight.
-// The function also divides by this worker's weight, because all gradients of this worker are
-// multiplied by the weight later.
+// of that worker's own loss. To compute the means, this function multiplies the sums of each worker
+// by the worker's weight. The function also divides the result by this worker's weight, because all
+// gradients of this worker are multiplied by the weight later.
 void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const int64_t w = width();
   const std::vector<float>& weights = run.share->weights();

@@ -46,7 +46,7 @@ class Layer {
 
   // True if the layer uses its inputs only as factors in matrix products.
   virtual bool reads_factors_only() const { return false; }
-  // True if the layer can round its own output, and its backward pass reads only the rounded
+  // True if the layer can round its output, and the layer's backward pass reads only the rounded
   // output.
   virtual bool can_round_output() const { return false; }
 

@@ -54,8 +54,8 @@ class BatchFactor {
 
   int64_t ld() const { return whole_.ld; }
 
-  // Returns the rows [first, first + count). If these rows are not in one matrix, copies the rows
-  // to `memory`.
+  // Returns the rows [first, first + count). If the requested rows are not in one matrix, copies
+  // the rows to `memory`.
   Factor Rows(int64_t first, int64_t count, size_t element, AlignedMemory* memory) const {
     const size_t row_bytes = element * static_cast<size_t>(ld());
     const auto at = [&](const Factor& factor, int64_t row) {

@@ -202,8 +202,8 @@ class DenseProgram {
   // kBrief use the same memory.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. The matrix begins after `column` floats
-  // per row, which belong to other matrices.
+  // The place of a value's matrix [rows, ld] in an area. Matrices in an area lie one after another;
+  // the matrices before this matrix have `column` floats per row in total.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeptDigests: digests of rows by key, stored separately from the rows. Comparing these digests
-// with the rows shows which rows have changed without a write, in memory or in tiers. A digest is
-// stored as 32 bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23
-// bytes.
+// KeptDigests: digests of rows by key, stored separately from the rows. If a row does not match its
+// stored digest, the row has changed without a write, in memory or in a tier. A digest is stored as
+// 32 bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23 bytes.
 //
 // Any int64 is a legal key. A round of calls of Next visits the keys in the order of their hashes,
 // a few at a time; keys may be set and erased between two calls. A round visits each key once, if
@@ -70,7 +69,7 @@ class KeptDigests {
   static size_t HomeOf(uint64_t hash, size_t homes) {
     return static_cast<size_t>(static_cast<unsigned __int128>(hash << 6) * homes >> 64);
   }
-  // Return the least hash whose home in a part is `home`.
+  // Return the smallest hash in part `part` whose home is `home`.
   static uint64_t FirstHash(size_t part, size_t home, size_t homes);
   // Return the place of a key. If the key is missing, return the free place for the key, or the
   // number of places if no place is free.

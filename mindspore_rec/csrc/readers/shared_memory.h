@@ -28,8 +28,8 @@ class SharedMemory {
  public:
   enum class Access { kRead, kWrite };
 
-  // Lay out an empty file, such as a memfd. `most_bytes` is the size of the address space for the
-  // rows of each table, and also the size of the address space for all other data together. Create
+  // Lay out an empty file, such as a memfd. Each table has an address space of `most_bytes` bytes
+  // for its rows. All other data together have an address space of `most_bytes` bytes, too. Create
   // rounds `most_bytes` up to huge pages, and reduces `most_bytes` if the file would exceed 2^46
   // bytes. The file takes memory only for written pages. If the file allows sealing
   // (MFD_ALLOW_SEALING), its length is sealed. Create sets rows_offset and rows_bytes in the file's

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTaskIds = 4096;  // ids of a task
 
-// The age limits of a table, for the time that is stored in a root.
+// The age limits of a table. Ages are measured at the time that the root stores.
 class RowAge {
  public:
   RowAge(const SharedTableSpec& spec, const SharedTableRoot& root)

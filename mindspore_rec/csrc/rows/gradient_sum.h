@@ -24,8 +24,8 @@ class GradientSum {
   void Reset();
 
   bool empty() const { return empty_; }
-  // Returns the lowest version (TableCore::Structure) of the added batches. If the table now has a
-  // higher version, pointers to rows may be stale.
+  // Returns the lowest version (TableCore::Structure) of the added batches. If the table's present
+  // version is higher, pointers to rows may be stale.
   uint64_t structure() const { return structure_; }
 
   struct Part {

@@ -48,8 +48,8 @@ struct EventLists {
 //
 // `rows` [num_rows, layout.dim()] are read and written. If `idle_seconds` is above 0, all events of
 // a user are dropped when the user's newest event is more than `idle_seconds` before the clock. The
-// clock starts at *clock, and moves forward to the time of each later row of the batch. At the end,
-// the function sets *clock to the clock.
+// clock starts at the value of *clock, and moves forward to the time of each later row of the
+// batch. The function stores the last value of the clock in *clock.
 //
 // A row of zeros has no events. Every other row must have been written by KeepEvents; otherwise the
 // row's events are arbitrary, without an error.

@@ -40,7 +40,7 @@ struct Gradient {
   }
 };
 
-// Call the kernel of RowKernels that gathers rows to an output of the type of `out`.
+// Call the gather kernel for the type of `out`, float32 or bfloat16.
 inline void GatherRows(const RowKernels& kernels, char* const* rows, const uint32_t* inverse,
                        const uint32_t* pos, size_t n, const float* default_row, int dim,
                        const RowsOut& out) {

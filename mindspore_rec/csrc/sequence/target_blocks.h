@@ -32,7 +32,7 @@ int64_t TargetRows(int64_t values);
 // memory, which is valid until the thread calls BlockMemory with the same `place` again.
 float* BlockMemory(int place, int64_t floats);
 
-// Sets the rows from `count` on to 0.
+// Sets the rows [count, rows) to 0.
 void ClearRows(int64_t count, int64_t rows, int64_t width, float* x);
 
 // Splits the rows [first, first + count) by list, and calls fn(list, begin, end) for the rows

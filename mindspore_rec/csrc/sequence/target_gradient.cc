@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradient of a target attention. Passes over the blocks go from the last layer to the first.
-// Pass k computes the gradients of x_k, of the weight and bias that x_k is computed from, and of
-// h_(k-1). A task computes consecutive blocks and adds up their sums for the gradients of
-// parameters.
+// Pass k computes the gradients of x_k, W_k, b_k and h_(k-1). A task computes consecutive blocks
+// and adds up their sums for the gradients of parameters.
 #include "sequence/target_gradient.h"
 
 #include <memory>
@@ -21,7 +20,7 @@ using Pass = BlockProducts::Pass;
 // Places of BlockMemory.
 enum { kFactor, kOfOutput, kOfInput, kOfPairs, kGates };
 
-// Columns of a task's sums for one layer.
+// Positions of one layer's gradients in the sums of a task.
 struct LayerSums {
   int64_t weight;      // [width, width of the previous layer]; [width, 2 dim] for the first layer
   int64_t bias;        // [width]; the first layer has none

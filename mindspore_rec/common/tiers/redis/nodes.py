@@ -31,7 +31,7 @@ class Nodes:
     Attributes:
         homes: address of the server of each bucket.
         stale: True if `homes` must be read from the cluster again.
-        epoch: how often `homes` has changed. Connections of an earlier epoch are closed.
+        epoch: number of changes of `homes` so far. Connections of an earlier epoch are closed.
     """
 
     def __init__(

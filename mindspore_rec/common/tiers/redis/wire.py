@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Name buckets, and pack commands of Redis' protocol with NumPy.
 
-Every field has 8 bytes. Every value of a table has the same length: a row and its checksum. A
-command is thus a matrix of bytes, and needs no Python object per row.
+Every field has 8 bytes. Every value of a table has the same length: a row and its checksum.
+Therefore NumPy can pack a command as a matrix of bytes, without a Python object per row.
 """
 
 from __future__ import annotations

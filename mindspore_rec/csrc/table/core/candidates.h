@@ -26,7 +26,7 @@ class Candidates {
   // std::bad_alloc.
   Candidates(const ShardContext* context, int number);
 
-  // True if counters for `keys` more keys need no new memory.
+  // True if memory for `keys` new counters is already reserved.
   bool HasRoom(size_t keys) const;
   void Reserve(size_t keys);
   // Grow the index, if it could not grow earlier because memory was short. Throws std::bad_alloc.

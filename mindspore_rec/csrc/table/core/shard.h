@@ -78,7 +78,8 @@ class Shard {
   // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. If the
   // purpose is kTrain or kInsert, admitted keys get rows, and all rows are counted and touched. If
   // the purpose is kPut, all keys get rows without admission, and all rows are counted once and
-  // touched. For any other purpose, the shard does not change.
+  // touched. If the purpose is neither kTrain nor kInsert nor kPut, Resolve does not change the
+  // shard.
   void Resolve(Batch* batch, LookupPurpose purpose);
   // Return the row of `key`; null if there is no row or if the row is due for eviction.
   char* Find(int64_t key);
@@ -107,7 +108,7 @@ class Shard {
   void RestartSweep() { cursor_ = 0; }
   // Drop the row of `key` if the row is due for eviction.
   void EvictDue(int64_t key);
-  // Return the number of places that the sweep visits.
+  // Return the number of places that one complete sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
   // Choose enough candidates to evict about n rows of this shard, if the table has more rows than
   // its capacity. The function compares kSampled * n + 64 consecutive rows. Of these rows, the 2 n
@@ -121,9 +122,10 @@ class Shard {
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
   // Return the log of changed keys by epoch. Only BeginEpoch may begin an epoch, and only
-  // StopRecording may end the recording. `Touch` records the keys of rows.
+  // StopRecording may end the recording. The method Touch of the shard adds keys to the log.
   ChangeLog& changes() { return changes_; }
-  // Return the digests of rows. Call digests().Keep() only while the shard's changes are recorded.
+  // Return the object that stores the digests of the shard's rows. Call digests().Keep() only while
+  // the shard's changes are recorded.
   ShardDigests& digests() { return digests_; }
   // For a table with lower tiers: return which rows must stay in host memory and which rows have
   // copies in lower tiers.

@@ -47,8 +47,8 @@ struct TableCore {
   uint64_t Inserted() const;
   // Number of rows in host memory.
   size_t Rows() const;
-  // Version number of the rows' addresses. The version changes when a shard removes a row and when
-  // rows get another layout. Pointers to rows of an older version may be stale.
+  // Return a version number that changes when a shard removes a row and when rows get another
+  // layout. A pointer to a row may be stale if the version has changed since the pointer was read.
   uint64_t Structure() const;
 
   // Throw if an id is outside a static vocabulary and the table does not return zeros for such ids.

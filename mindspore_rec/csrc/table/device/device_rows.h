@@ -30,8 +30,8 @@ namespace msrec {
 struct DeviceConfig {
   int64_t rows = 0;
   bool lfu = false;
-  // Whether `values` and the states are in host memory. If the memory is not shared, the caller
-  // moves rows.
+  // Whether `values` and the states are in host memory. If false, the caller must copy the rows
+  // between the device and the host.
   bool shared = true;
 };
 
@@ -102,7 +102,8 @@ class DeviceRows {
   void Move(const std::vector<SlotSwap>& swaps);
   // Returns the dirty slots and the blocks of their rows.
   std::vector<SlotSwap> Dirty() const;
-  // Marks the slots of the swaps as clean, after the rows have been copied to their blocks.
+  // Marks the slots in `swaps` as clean. Requires: the slots' rows have been copied to their blocks
+  // in host memory.
   void Written(const std::vector<SlotSwap>& swaps);
   void CopyOut(const SlotSwap& swap, const float* value, const float* state) const;
 
