@@ -94,9 +94,7 @@ class Conversion:
         self._net, self._pairs, self._fused = None, [], []
 
     def replacements(self, *, back: bool = False) -> dict[int, nn.Cell]:
-        """Return a dict from the `id` of each old cell to its new cell, or from new to old if
-        `back`.
-        """
+        """Map the `id` of each old cell to its new cell; if `back`, map new cells to old cells."""
         pairs = [(target.cell, new) for target, new in self._pairs] + self._fused
         return (
             {id(new): old for old, new in pairs} if back else {id(old): new for old, new in pairs}

@@ -88,7 +88,7 @@ def config_of(
 def new_lookup(
     target: Target, config: TableConfig, keep_weights: bool, tables: dict[int, Any]
 ) -> nn.Cell:
-    """Return the lookup that replaces an embedding; make the lookup's table if it does not exist.
+    """Return the lookup that replaces an embedding; make the lookup's table if necessary.
 
     Args:
         target: the embedding.

@@ -216,10 +216,10 @@ def _check_names(net: nn.Cell, targets: list[Target], prefix: str) -> None:
 def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -> None:
     """Put the ordinary embeddings back, with the trained values of the tables' rows.
 
-    The embeddings are the same cells and Parameters as before the conversion, so optimizers and
-    checkpoints of the ordinary network can be used again. The tables are closed. A hash table may
-    have no row for an id, because the row was evicted, or because with `keep_weights=False` the id
-    never occurred. If the table has no row for an id, the embedding gets the value that a lookup in
+    The network gets the original embedding cells and Parameters back, so optimizers and checkpoints
+    of the ordinary network can be used again. The tables are closed. A hash table may have no row
+    for an id, because the row was evicted, or because with `keep_weights=False` the id never
+    occurred. If the table has no row for an id, the embedding gets the value that a lookup in
     evaluation returns for the id. Optimizer state is not transferred.
 
     Args:

@@ -57,8 +57,8 @@ class EmbeddingLookup(VocabularyLookup):
             MindSpore is equivalent to `cache=CacheConfig(device_rows=...)`. Default: 0.
         config: a `TableConfig` with `vocab_size`, in place of the arguments above that describe the
             table. Only for 'CPU'.
-        output_dtype: dtype of the returned rows and of their gradient, `float32` or `bfloat16`
-            (`HashEmbeddingLookup` describes both). Only for 'CPU'. Default: `float32`.
+        output_dtype: dtype of the returned rows and of their gradient, `float32` or `bfloat16` (see
+            `HashEmbeddingLookup`). Only for 'CPU'. Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

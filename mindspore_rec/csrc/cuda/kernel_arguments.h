@@ -179,8 +179,9 @@ struct ScaleGroupsArguments {
   Rows scales, x, target;
 };
 
-// Computes the dot product of a and b for each group of a row, and writes the product to target or
-// adds it to target. The kernel has one thread for each group of a row.
+// Computes the dot product of a and b for each group of a row. Writes the product to `target` or,
+// if `adds` is true, adds the product to `target`. The kernel has one thread for each group of a
+// row.
 struct GroupDotsArguments {
   int64_t groups, group;
   bool adds;

@@ -30,9 +30,9 @@ class DeviceProgram {
 
   explicit DeviceProgram(const DenseProgram& program);
 
-  // These methods do the same as the methods of DenseProgram; `host` describes the batch and the
-  // host's memory. In training, Forward writes to `saved` the number under which the device keeps
-  // the values for the backward pass.
+  // Forward and Backward correspond to the methods of DenseProgram with the same names. `host`
+  // describes the batch and the host's memory. In training, Forward writes to `saved` the number
+  // under which the device keeps the values for the backward pass.
   void Forward(const BatchRun& host, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs);
   void Backward(const BatchRun& host, const std::vector<const float*>& output_gradients,

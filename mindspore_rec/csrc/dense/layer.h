@@ -25,8 +25,8 @@ class Layer {
  public:
   // Columns that a layer reads. The program sets `adds` if the backward pass of another layer has
   // already written a gradient of these columns. If `adds` is true, the layer adds its gradient to
-  // the gradient that is already written. A layer with `always_adds` adds its gradient in every
-  // case.
+  // the gradient that is already written. If always_adds() is true, the layer ignores `adds`, and
+  // always adds its gradient.
   struct Input {
     View view;
     bool adds = false;

@@ -2,8 +2,8 @@
 //
 // SharedReader: looks up rows in a SharedMemory that another process changes. A thread calls Enter,
 // which chooses the newest root. Until the thread calls Leave, the thread reads from the chosen
-// root. All lookups between Enter and Leave thus use the same state. Readers never wait for the
-// writer, but the writer waits for readers of old roots.
+// root. All lookups between Enter and Leave use the same state. Readers never wait for the writer,
+// but the writer waits for readers of old roots.
 //
 // All methods are thread safe. Methods throw std::invalid_argument for bad arguments, and
 // SharedDamaged for inconsistent memory.

@@ -35,7 +35,7 @@ class SharedSlots {
   uint64_t used() const { return used_; }
 
  private:
-  // Bytes of rows in one unit; the memory of a unit is allocated and freed as a whole.
+  // Size of a unit in bytes. The memory of a unit is allocated and freed as a whole.
   static constexpr uint64_t kUnit = 256 << 10;
 
   bool IsUsed(uint64_t slot) const { return (words_[slot / 64] >> slot % 64 & 1) != 0; }

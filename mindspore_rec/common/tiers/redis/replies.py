@@ -34,7 +34,7 @@ def is_value(reply: Any) -> bool:
 
 
 def is_fields(number: int) -> Form:
-    """Return the form of a reply with the values of `number` fields, such as a reply to HMGET.
+    """Return the form of a list of `number` values, such as a reply to HMGET.
 
     Example:
         >>> is_fields(2)([b"x", None]), is_fields(2)([b"x"]), is_fields(2)(3)

@@ -80,9 +80,8 @@ class DigestSums {
   }
   void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
 
-  // Return the sum of the digests of rows for which due(metadata) is false. The metadata for `due`
-  // contains only the fields that decide whether a row is due for eviction: the last step, the last
-  // second, or both.
+  // Return the sum of the digests of rows for which due(metadata) is false. In the metadata, only
+  // the fields that affect eviction are set: the last step, the last second, or both.
   template <typename Fn>
   uint64_t Sum(const Fn& due) const {
     if (!by_age()) return all_;

@@ -19,8 +19,8 @@
 namespace msrec {
 
 // For tables with lower tiers: the indexes of the step, the call and the prefetched batches that
-// pin rows in host memory. The indexes wrap around, so a row that was not touched for a very long
-// time may stay pinned unnecessarily, which does no harm.
+// pin rows in host memory. Because the indexes wrap around, a row that was not touched for a very
+// long time may stay pinned longer than necessary. A pin that is too long is harmless.
 struct Pins {
   uint16_t step = 1;  // index of this step, in the pins of its rows; 15 bits
   uint16_t call = 1;  // index of the current call, in the pins of its rows; 15 bits; equals `step`

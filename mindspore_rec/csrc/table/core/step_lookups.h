@@ -80,8 +80,8 @@ class StepLookups {
  private:
   struct Deferred {
     std::unique_ptr<Batch> batch;
-    // A copy of the gradient is in `floats` if the gradient is float32, and in `halves` if it is
-    // bfloat16; the other vector is empty.
+    // A copy of a float32 gradient is in `floats`, and a copy of a bfloat16 gradient is in
+    // `halves`; the unused vector is empty.
     std::vector<float> floats;
     std::vector<uint16_t> halves;
 

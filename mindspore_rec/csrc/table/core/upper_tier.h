@@ -74,8 +74,8 @@ class UpperTier {
   // already promoted stay in host memory if `rows` is not null. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
-  // For each index i in `of`, promote the row of keys[i], whose bytes are block i of `rows`, and
-  // hold the row in host memory for prefetched batch `number`. Adds the number of promoted rows to
+  // For each index i in `of`, promote the row of keys[i]: copy block i of `rows` to host memory.
+  // Hold the row in host memory for prefetched batch `number`. Adds the number of promoted rows to
   // *promoted; a key with a row in host memory is skipped. After a std::bad_alloc, the rows that
   // are already promoted stay in host memory.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,

@@ -9,10 +9,10 @@
 // Numbers in the cache are float32. If the table has a narrower number type, the float32 numbers in
 // the cache are rounded to this type, so that a transfer to the host is exact.
 //
-// The newest value and state of a cached row are in the cache. The row's block in host memory
-// contains the metadata; while the slot is dirty, the block's value and state are outdated. Before
-// a row's block is freed, demoted or overwritten, WriteBackAndForget or Forget must remove the row
-// from the cache.
+// The newest value and state of a cached row are in the cache, and the row's metadata is in the
+// row's block in host memory. While the row's slot is dirty, value and state in the block are
+// outdated. Before a row's block is freed, demoted or overwritten, WriteBackAndForget or Forget
+// must remove the row from the cache.
 //
 // Code that runs in parallel over shards may pass only keys and slots of its own shard, and may
 // call only Find, Value, State, MarkDirty, WriteBack and methods with a shard number.
