@@ -28,11 +28,11 @@ def cache_of_sizes(
         where: text that precedes an argument's name in error messages.
         dim: number of floats in a row's value.
         cache: the argument `cache`.
-        device: the argument `device_vocabulary_size`, in rows; 0 for no tier.
+        device: the argument `device_vocabulary_size`, in rows; 0 for no device cache.
         host: the argument `host_vocabulary_size`, in rows; at least 1 with an SSD tier, 0 without.
         ssd: the argument `ssd_vocabulary_size`, in rows; 0 for no SSD tier. The byte limit of the
-            SSD tier is at least 64 MiB, and suffices for `ssd` rows with the largest optimizer
-            state and for overwritten rows.
+            SSD tier is at least 64 MiB. The limit has space for `ssd` rows with the largest
+            optimizer state, and for outdated copies of rows.
         ssd_data_path: directory of the SSD tier, or a tuple or list of one directory. Default: '.'.
 
     Raises:

@@ -176,7 +176,7 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Discard the compiled graphs of a network and its outer cells, which use replaced cells."""
+    """Discard compiled graphs that use replaced cells, of a network and of the cells around it."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

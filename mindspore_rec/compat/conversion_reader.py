@@ -79,7 +79,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_ListComp(self, node: ast.ListComp) -> None:  # noqa: N802
-        """Record a comprehension's variables as `visit_For` does, then visit the comprehension."""
+        """Record that each variable of a comprehension may be any member of the iterated object."""
         for loop in node.generators:
             self._bind(loop)
         self.generic_visit(node)

@@ -88,13 +88,13 @@ def config_of(
 def new_lookup(
     target: Target, config: TableConfig, keep_weights: bool, tables: dict[int, Any]
 ) -> nn.Cell:
-    """Return the lookup that replaces an embedding; make the lookup's table if it does not exist.
+    """Return the lookup that replaces an embedding; make the lookup's table if necessary.
 
     Args:
         target: the embedding.
         config: config of the embedding's table.
         keep_weights: True to start rows with the values of the weights.
-        tables: tables of the conversion, by the `id` of the weight that a table replaces; the
+        tables: dict from the `id` of an old weight to the table that replaces the weight; the
             function adds new tables.
 
     Raises:
@@ -108,14 +108,14 @@ def new_lookup(
         if keep_weights:
             _put_rows(new.embedding_table, target)
         new.embedding_table.requires_grad = weight.requires_grad and config.requires_grad
-        # Assigning a parameter to a cell would rename the parameter. `replace_in` does not assign
+        # Assigning a parameter to a cell would rename the parameter. `replace_in` does not rename
         # the parameter, so set the parameter's name here.
         new.embedding_table.anchor.name = config.name
     elif config.vocab_size is None:
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
     else:
         new = TableLookup(table=table, padding_key=padding)
-    # Copy attributes of the embedding, which other code may read, to the lookup.
+    # Give the lookup the attributes of the embedding that other code may read.
     for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
         if attribute in vars(old):
             setattr(new, attribute, getattr(old, attribute))

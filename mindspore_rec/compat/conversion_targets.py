@@ -38,7 +38,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Name of the cell in messages and, after the prefix, in the table's name."""
+        """Name of the cell in messages; the table's name is a prefix followed by `path`."""
         return self.paths[0]
 
     @property
@@ -53,7 +53,8 @@ class Target:
 
     @property
     def reads_zeros_outside(self) -> bool:
-        """True if a lookup returns zeros for ids outside the vocabulary, False if it raises errors.
+        """True if lookups return zeros for ids outside the vocabulary, False if lookups raise
+        errors.
 
         On CPU, the Gather of `nn.Embedding` also accepts the ids -rows .. -1, as NumPy does, but no
         table accepts negative ids.
@@ -66,8 +67,8 @@ class Target:
     def padding(self) -> int | None:
         """Id whose row is never trained, or None.
 
-        `nn.Embedding` initializes the padding row with zeros, and then trains it like all other
-        rows.
+        `nn.Embedding` initializes the padding row with zeros, and then trains the padding row like
+        all other rows.
         """
         if self.base is not mint.nn.Embedding or self.cell.padding_idx is None:
             return None

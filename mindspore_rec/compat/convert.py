@@ -216,21 +216,22 @@ def _check_names(net: nn.Cell, targets: list[Target], prefix: str) -> None:
 def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -> None:
     """Put the ordinary embeddings back, with the trained values of the tables' rows.
 
-    The embeddings are the same cells and Parameters as before the conversion, so optimizers and
-    checkpoints of the ordinary network can be used again. The tables are closed. A hash table may
-    have no row for an id, because the row was evicted, or because with `keep_weights=False` the id
-    never occurred. If the table has no row for an id, the embedding gets the value that a lookup in
+    The network gets the original embedding cells and Parameters back, so optimizers and checkpoints
+    of the ordinary network can be used again. The tables are closed. A hash table may have no row
+    for an id, because the row was evicted, or because with `keep_weights=False` the id never
+    occurred. If the table has no row for an id, the embedding gets the value that a lookup in
     evaluation returns for the id. Optimizer state is not transferred.
 
     Args:
         net_or_conversion: the conversion to undo; or a network, to undo all conversions of the
             network.
-        drop_new: True if rows of ids beyond the old vocabulary may be dropped. Default: False.
+        drop_new: True if rows of ids outside the old vocabulary may be dropped. Default: False.
 
     Raises:
         TypeError: the argument is neither a Cell nor a Conversion.
-        ValueError: there is nothing to revert, a table has rows beyond the old vocabulary, or a
-            converted cell is no longer in the network. After an error, the network is unchanged.
+        ValueError: there is nothing to revert, a table has rows of ids outside the old vocabulary,
+            or a converted cell is no longer in the network. After an error, the network is
+            unchanged.
 
     Example:
         >>> from mindspore import Tensor, nn
@@ -286,7 +287,7 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
 
 
 def _rows(target: Target, table: MapParameter | StaticParameter, *, drop_new: bool) -> np.ndarray:
-    """Return the values that an evaluation returns for all ids of the vocabulary."""
+    """Return the values that an evaluation lookup returns for each id of the vocabulary."""
     if isinstance(table, MapParameter):
         keys = table.row_keys()
         new = keys[(keys < 0) | (keys >= target.rows)]

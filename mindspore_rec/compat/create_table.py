@@ -75,17 +75,17 @@ def create_table(
             `eviction=Eviction(max_rows=N)` can limit the number of rows. Default: 0.
         ssd_vocabulary_size: number of rows for which the SSD tier must have space. The SSD tier's
             limit is 1.8 times the bytes of `ssd_vocabulary_size` rows, but at least 64 MiB. The
-            bytes of a row include two floats of optimizer state per float of the value. 0: no SSD
-            tier. Default: 0.
+            bytes of a row include two floats of optimizer state per float of the value. If
+            `ssd_vocabulary_size` is 0, there is no SSD tier. Default: 0.
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
         optimizer: must be None, because a table is passed to an optimizer, and not an optimizer to
             a table. See `get_dense_and_sparse_variable`; for a different optimizer per table, see
             `CombinedOptimizer`.
-        specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
-            set the thresholds of the table's admission and eviction. The table applies admission
-            and eviction in every step. If the features set a threshold, and `admission` or
-            `eviction` is also set, the two thresholds must be equal. Default: none.
+        specs: features of the batch (FeatureSpec). The thresholds of admission and eviction are
+            taken from the features whose `table_name` is the table's name. The table applies
+            admission and eviction in every step. If the features set a threshold, and `admission`
+            or `eviction` is also set, the two thresholds must be equal. Default: none.
         default_value: value that a training lookup returns for a key that is not admitted yet; a
             number, or float32 `[dim]`. Default: `emb_initializer` if `emb_initializer` is a number,
             otherwise zeros.

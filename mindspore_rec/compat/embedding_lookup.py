@@ -39,8 +39,8 @@ class EmbeddingLookup(VocabularyLookup):
         target: 'CPU' or 'DEVICE'. Default: 'CPU'.
         slice_mode: only 'batch_slice'.
         manual_shapes: only None.
-        max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
-            `max_norm`. Default: no limit.
+        max_norm: upper limit of the L2 norm of returned rows. The lookup scales a row with a larger
+            norm down to the norm `max_norm`. Default: no limit.
         sparse: must be True for a table in host memory, and False for a table on the device.
         dtype: only float32.
         out_of_range: behavior for an id outside the vocabulary: 'error' raises an error that names
@@ -52,13 +52,13 @@ class EmbeddingLookup(VocabularyLookup):
         seed: seed of the initial values. Only for 'CPU'. Default: 0.
         cache: the tiers of the rows, a `CacheConfig`. Only for 'CPU'. Default: all rows in host
             memory.
-        vocab_cache_size: rows in the device cache; with a device cache, the table is in host
-            memory, for either value of `target`. This argument of MindSpore is equivalent to
-            `cache=CacheConfig(device_rows=...)`. With 0, there is no device cache. Default: 0.
+        vocab_cache_size: number of rows in the device cache; 0 for no device cache. With a device
+            cache, the table is in host memory, for either value of `target`. This argument of
+            MindSpore is equivalent to `cache=CacheConfig(device_rows=...)`. Default: 0.
         config: a `TableConfig` with `vocab_size`, in place of the arguments above that describe the
             table. Only for 'CPU'.
-        output_dtype: dtype of the returned rows and of their gradient, `float32` or `bfloat16`
-            (`HashEmbeddingLookup` describes both). Only for 'CPU'. Default: `float32`.
+        output_dtype: dtype of the returned rows and of their gradient, `float32` or `bfloat16` (see
+            `HashEmbeddingLookup`). Only for 'CPU'. Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

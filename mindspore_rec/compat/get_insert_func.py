@@ -24,8 +24,9 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     function is a `FeaturePipeline(specs, keep_rest=True)` whose outputs include the event time.
 
     Args:
-        specs: FeatureSpec objects for the features of a batch; or a FeaturePipeline. The outputs of
-            a FeaturePipeline replace the keys of the features.
+        specs: FeatureSpec objects for the features of a batch; or a FeaturePipeline. With a
+            FeaturePipeline, the first outputs are the outputs of the pipeline, and not the keys of
+            the features.
         **unknown: any other argument raises TypeError; for an argument of Rec SDK, the message
             names the replacement.
 

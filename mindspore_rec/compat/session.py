@@ -152,6 +152,6 @@ def default_seed() -> int:
 
 
 def adopt(table: TableParameter) -> None:
-    """If a session is open, register a table with the session, whose end closes the table."""
+    """If a session is open, register a table, so that the end of the session closes the table."""
     if _current is not None:
         _current._tables.append(weakref.ref(table))

@@ -17,7 +17,7 @@ def get_dense_and_sparse_variable(net: nn.Cell) -> tuple[list[Parameter], list[P
         net: any Cell.
 
     Returns: The dense parameters, and the tables' anchors, which are the parameters that represent
-        tables. Both lists keep the order of `net.trainable_params()`.
+        tables. The two lists keep the order of `net.trainable_params()`.
 
     Raises:
         TypeError: `net` is not a Cell.

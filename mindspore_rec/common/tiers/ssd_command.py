@@ -19,7 +19,7 @@ another process has the tier open; inspect and verify change nothing."""
 
 
 def _open(path: Path, **options: Any) -> SsdStore:
-    # Unlike O_DIRECT, the page cache works on every file system.
+    # Use the page cache, because some file systems do not support O_DIRECT.
     return SsdStore(path, direct=False, **options)
 
 

@@ -71,8 +71,7 @@ class SsdDirectory:
         make_directories(self.path)
         leftovers = _leftovers(self.path)
         self._kept: _Leftover | None = None
-        # Each old directory is assigned to one worker. Only the assigned worker removes an old
-        # directory.
+        # Each old directory is assigned to one worker. Only this worker removes the directory.
         others = [
             (path, count, stale)
             for path, number, count in _workers_of(directory)
@@ -105,7 +104,7 @@ class SsdDirectory:
 
         Args:
             row_bytes: bytes of a row.
-            generation: index of the generation in this run, from 0.
+            generation: number of the generation; the first generation of a run has number 0.
 
         Raises:
             ValueError: the size of the rows to keep is not `row_bytes`.

@@ -25,7 +25,8 @@ IdView IdVector(const py::array& array, const std::string& argument) {
 
 std::string PathOf(const py::object& path) {
   std::string text = py::bytes(py::module_::import("os").attr("fsencode")(path));
-  // A system call ignores the rest of a path after the first NUL, and would thus use another path.
+  // Paths with a NUL are refused, because a system call would ignore the part of the path after the
+  // first NUL.
   if (text.find('\0') != std::string::npos) {
     throw py::value_error("path must have no NUL, got " + std::string(py::repr(path)));
   }

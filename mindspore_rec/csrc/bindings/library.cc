@@ -26,7 +26,7 @@ void SetNumThreads(int n) {
 
 // By default, glibc returns freed blocks over 32 MiB to the system, so a graph's output over 32 MiB
 // causes page faults in every step. With 160,000 rows of 64 floats, the page faults take half of a
-// step's time. This function lets the heap keep up to 1 GiB of freed memory.
+// step's time. KeepFreedMemory lets the heap keep up to 1 GiB of freed memory.
 void KeepFreedMemory() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_MAX, 0);

@@ -18,7 +18,8 @@ std::atomic<bool> closed{false};
 std::atomic<int> entered{0};  // threads in a PythonEntry that had not called Python before
 pid_t watched = 0;            // a forked child inherits the count, but not the threads
 
-// Counts this thread if it has not called Python yet, and returns whether the thread is counted.
+// If this thread has not called Python yet, adds the thread to `entered`. Returns whether the
+// thread was added.
 bool CountEntry() {
   if (PyGILState_GetThisThreadState() != nullptr) return false;
   ++entered;  // before `closed` is read, so that EndEntries counts this thread or this thread reads

@@ -2,8 +2,8 @@
 //
 // PythonEntry: acquires Python's lock (the GIL) in any thread, and releases the lock at the end of
 // the scope. While Python shuts down, Python ends each thread that requests Python's lock, even in
-// the middle of a C++ function. If the ended C++ function has Python objects, the objects'
-// destructors crash the process. To prevent the crash in a thread that has not called Python yet,
+// the middle of a C++ function. If the C++ function has Python objects, the destructors of the
+// objects then crash the process. To prevent the crash in a thread that has not called Python yet,
 // PythonEntry throws PythonEnds before the thread requests the lock.
 #pragma once
 
@@ -21,8 +21,9 @@ class PythonEnds : public std::runtime_error {
 
 class PythonEntry {
  public:
-  // Throws PythonEnds in a thread that has not called Python yet, if Python is shutting down. Other
-  // threads, such as the thread that shuts Python down, may enter at any time.
+  // Throws PythonEnds if Python is shutting down and this thread has not called Python before. A
+  // thread that has called Python before, such as the thread that shuts Python down, may create a
+  // PythonEntry at any time.
   PythonEntry() = default;
   PythonEntry(const PythonEntry&) = delete;
   PythonEntry& operator=(const PythonEntry&) = delete;

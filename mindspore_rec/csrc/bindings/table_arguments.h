@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions that convert the Python arguments of Table's methods: they check NumPy arrays, wrap the
-// arrays for the core, and make rules from settings. A wrong argument raises a Python exception
-// that names the table and the argument.
+// Functions that convert the Python arguments of Table's methods: functions that check and wrap
+// NumPy arrays, and functions that make rules from settings. A wrong argument raises a Python
+// exception that names the table and the argument.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ py::dict Explain(const PyTable& self, int64_t key) {
   return out;
 }
 
-// Returns (calls, nanoseconds) for each kind of operator.
+// Returns the number of calls and their total nanoseconds, for each kind of operator.
 py::dict TimesOfOps(const PyTable& self) {
   const char* names[] = {"lookup", "accumulate", "step", "map"};
   py::dict out;

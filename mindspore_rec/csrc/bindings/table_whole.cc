@@ -50,7 +50,7 @@ py::dict ExportKeysOfAll(const PyTable& self, const py::array& keys, bool with_s
                 with_state);
 }
 
-// Sends each row to the worker that owns the row's key. The worker stores the row with fresh
+// Sends each row to the worker that owns the row's key. The owner stores the row with fresh
 // optimizer state.
 void ImportAll(const PyTable& self, const py::array& keys, const py::array& values) {
   const IdView view = Ids(self, keys, "keys");
@@ -177,8 +177,8 @@ void BindTableWhole(TableClass* table) {
       .def("import_codes", &ImportCodes, py::arg("keys"), py::arg("rows"),
            py::arg("last_steps") = py::none(), py::arg("last_times") = py::none())
       .def("clear", [](const PyTable& self) { WithoutPython([&] { self->Clear(); }); })
-      // True if the table's rows do not belong to the loaded weights. If `rows_missing` is true,
-      // operators must not read the rows.
+      // True if the network's weights were loaded without the rows that belong to the weights. If
+      // `rows_missing` is true, operators must not read the rows.
       .def_property(
           "rows_missing", [](const PyTable& self) { return self.registered->rows_missing.load(); },
           [](const PyTable& self, bool missing) { self.registered->rows_missing.store(missing); });

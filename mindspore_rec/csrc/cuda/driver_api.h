@@ -145,7 +145,7 @@ class OutOfDeviceMemory : public std::bad_alloc {
 // If `result` is an error, throws OutOfDeviceMemory if no memory is left, and std::runtime_error
 // for other errors.
 void Check(Result result, const char* function);
-// Does the same as Check() for the result of a function of NVRTC or cuBLASLt.
+// Same as Check(), but for functions of NVRTC and cuBLASLt.
 void CheckLibrary(Result result, const char* function);
 
 }  // namespace cuda

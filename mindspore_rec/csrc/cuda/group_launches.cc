@@ -34,7 +34,7 @@ void ScaleGroupRows(int64_t rows, int64_t groups, int64_t group, Block scales, B
   LaunchScale(rows, groups, group, scales, x, {output, false});
 }
 
-// True if the gradient is a single row that is summed over all rows of the batch.
+// Returns true if `target` is a single row, to which the gradients of all rows are added.
 bool IsOfAllRows(const Target& target, int64_t rows) {
   if (target.block.ld != 0 || rows <= 1) return false;
   if (!target.adds) throw std::logic_error("a sum over rows is added to what is there");

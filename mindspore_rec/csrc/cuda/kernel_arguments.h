@@ -65,8 +65,8 @@ struct ClearArguments {
 };
 
 // Each new element of `to` is computed from the old element of `to` and from the element of `from`
-// at the same place. Spread reads the only column of `from`, and RowSums reads all columns of a
-// row.
+// at the same place. In the kernel Spread, `from` has only one column. RowSums reads all columns of
+// a row.
 struct MapArguments {
   int64_t width;
   Rows from, to;
@@ -171,16 +171,17 @@ struct SoftmaxArguments {
   Rows x, gradient;
 };
 
-// Multiplies each group of x by the group's column of `scales`. Writes the products to `target`, or
-// adds the products to `target`.
+// Multiplies each group of x by the group's column of `scales`. Writes the products to `target` or,
+// if `adds` is true, adds the products to `target`.
 struct ScaleGroupsArguments {
   int64_t width, group;
   bool adds;
   Rows scales, x, target;
 };
 
-// Computes the dot product of a and b for each group of a row, and writes the product to target or
-// adds it to target. The kernel has one thread for each group of a row.
+// Computes the dot product of a and b for each group of a row. Writes the product to `target` or,
+// if `adds` is true, adds the product to `target`. The kernel has one thread for each group of a
+// row.
 struct GroupDotsArguments {
   int64_t groups, group;
   bool adds;
@@ -206,7 +207,7 @@ struct CrossCombineArguments {
   bool adds_x0, adds_t, adds_x;
 };
 
-// The kernel has one thread for each row, which computes alpha of the last layer for the row.
+// The kernel computes alpha of the last layer for each row, with one thread per row.
 struct CrossAlphasArguments {
   int64_t layers;
   Rows products;

@@ -35,9 +35,9 @@ void Launch(const char* kernel, int64_t threads, const Arguments& arguments) {
   CurrentKernelDevice().Launch(kernel, threads, arguments);
 }
 
-// Splits rows into chunks; one thread adds up one column of a chunk. The number of chunks is large
-// enough to keep a GPU busy, and small enough that one thread per column can add up all chunks. The
-// chunks depend only on the number of rows.
+// Splits rows into chunks, in each of which one thread per column adds up the rows. The number of
+// chunks is large enough to keep a GPU busy, and small enough that one thread per column can add up
+// all chunks. The chunks depend only on the number of rows.
 inline kernels::Chunks ChunksOf(int64_t rows, int64_t width) {
   constexpr int64_t kMostChunks = 256;
   constexpr int64_t kLeastRows = 32;

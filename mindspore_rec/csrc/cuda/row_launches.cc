@@ -7,7 +7,7 @@ namespace msrec {
 namespace kernel_loops {
 namespace {
 
-// The kernels refer to activations by the numbers below.
+// The kernels identify an activation by its number in the enum Activation.
 static_assert(static_cast<int>(Activation::kRelu) == 1, "ActivationOf");
 static_assert(static_cast<int>(Activation::kLeakyRelu) == 2, "ActivationOf");
 static_assert(static_cast<int>(Activation::kTanh) == 4, "ActivationOf");

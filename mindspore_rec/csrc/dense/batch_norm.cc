@@ -168,9 +168,9 @@ void BatchStatistics::BetweenBackward(const BatchRun& run) const {
 }
 
 // Computes the means over the rows of all workers. The gradients of each worker are the gradients
-// of that worker's own loss. This function multiplies the sums of worker r by worker r's weight.
-// The function also divides by this worker's weight, because all gradients of this worker are
-// multiplied by the weight later.
+// of that worker's own loss. To compute the means, this function multiplies the sums of each worker
+// by the worker's weight. The function also divides the result by this worker's weight, because all
+// gradients of this worker are multiplied by the weight later.
 void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const int64_t w = width();
   const std::vector<float>& weights = run.share->weights();
@@ -267,8 +267,8 @@ void Normalization::Backward(const SliceRun& slice) const {
   if (!is_moving_ && inputs_[0].adds) {
     throw std::logic_error("others read what is normalized by its batch");
   }
-  // If the statistics come from the batch, `dx` receives the gradient of the activation's input.
-  // `BatchStatistics` later turns `dx` into the gradient of the input.
+  // With the statistics of the batch, `dx` receives the gradient of the activation's input, from
+  // which `BatchStatistics` later computes the gradient of the layer's input.
   loops.normalized_gradient(norm_.activation, slice.real_rows(), width(), slice.value(norm_.input),
                             vectors.mean, norm_.masks.Rows(slice), slice.value(norm_.output), g,
                             sums, sums + width(), is_moving_ ? g : dx);

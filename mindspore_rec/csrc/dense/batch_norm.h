@@ -61,8 +61,8 @@ class BatchStatistics : public Layer {
   const std::shared_ptr<BatchNormMemory> memory_;
 };
 
-// Computes the output y of a batch normalization, as the first layer of the next stage. In
-// evaluation, BatchNorm consists of only this layer.
+// Computes the output y of a batch normalization. In training, Normalization is the first layer of
+// the stage that follows BatchStatistics. In evaluation, BatchNorm consists of only this layer.
 class Normalization : public Layer {
  public:
   // If `memory` is null, uses the moving statistics.

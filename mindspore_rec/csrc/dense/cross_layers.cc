@@ -89,7 +89,7 @@ void CrossVectors::Pack(const BatchRun& run, int64_t) const {
                                      {constants + layers(), width()});
 }
 
-// Returns the input x in the form that matrix products read. If matrix products read rounded
+// Returns the input x, to be used as a factor of matrix products. If matrix products read rounded
 // numbers, returns a rounded copy of x in temporary memory.
 Block CrossVectors::FactorOf(const SliceRun& slice) const {
   const Block x = slice.value(input());
@@ -116,8 +116,8 @@ int64_t CrossVectors::GradientTasks(const BatchRun&) const {
   return (width() + kTileColumns - 1) / kTileColumns;
 }
 
-// Computes the gradients of some columns of weight and bias. A layer's bias affects the output and
-// the constants of all later layers.
+// Computes the gradients of some columns of weight and bias. A layer's bias is a term of the
+// output, and a term of the constant of each later layer.
 void CrossVectors::Gradient(const BatchRun& run, int64_t task, bool adds) const {
   const int64_t from = task * kTileColumns;
   const int64_t columns = std::min(kTileColumns, width() - from);

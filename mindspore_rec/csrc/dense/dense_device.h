@@ -101,7 +101,8 @@ class DeviceMemory {
   size_t capacity_ = 0;
 };
 
-// Return and set the device for programs that are created from now on; null means the host.
+// ActiveDenseDevice returns the device for new programs, and SetDenseDevice sets this device. Null
+// means the host.
 std::shared_ptr<DenseDevice> ActiveDenseDevice();
 void SetDenseDevice(std::shared_ptr<DenseDevice> device);
 

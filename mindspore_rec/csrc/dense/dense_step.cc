@@ -54,8 +54,8 @@ class Pieces {
   std::vector<size_t> tasks_;  // the first piece of each task, followed by the number of pieces
 };
 
-// Copies each gradient whose memory overlaps memory that the step writes. The step of the parameter
-// then reads the copied gradient.
+// Copies each gradient whose memory overlaps memory that the step writes, and changes the
+// gradient's pointer in `parameters` to the copy.
 std::vector<std::vector<float>> SeparateGradients(int states,
                                                   std::vector<DenseParameter>* parameters) {
   using Range = std::pair<const float*, const float*>;

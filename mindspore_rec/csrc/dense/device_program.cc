@@ -118,8 +118,8 @@ bool DeviceProgram::HasRoom() const {
 }
 
 // Returns memory for a forward pass. Reuses the memory of an earlier forward pass whose backward
-// pass is done. At the limit on the number of forward passes in memory, reuses the memory of the
-// oldest pass.
+// pass is done. If no such memory exists and no more memory may be allocated, reuses the memory of
+// the oldest pass.
 DeviceProgram::Kept* DeviceProgram::Keep() {
   auto at = std::find_if(kept_.rbegin(), kept_.rend(), [](const auto& k) { return !k->waits; });
   if (at == kept_.rend() && HasRoom()) {

@@ -4,10 +4,9 @@
 // and gradients of parameters are copied between the device's memory and the host's memory. All
 // values between inputs and outputs stay on the device.
 //
-// Once per batch, the host does the work on vectors that are as wide as a layer. Examples are
-// packing a cross network, joining the statistics of a batch normalization, and summing up the
-// gradient of a bias. The host uses the same code as for a program on the host, and needs only
-// microseconds.
+// The host does the small work that occurs once per batch on single vectors: packing a cross
+// network, joining the statistics of a batch normalization, and summing up the gradient of a bias.
+// This work takes only microseconds, and uses the same code as a program on the host.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +30,9 @@ class DeviceProgram {
 
   explicit DeviceProgram(const DenseProgram& program);
 
-  // These methods do the same as the methods of DenseProgram; `host` describes the batch and the
-  // host's memory. In training, Forward writes to `saved` the number under which the device keeps
-  // the values for the backward pass.
+  // Forward and Backward correspond to the methods of DenseProgram with the same names. `host`
+  // describes the batch and the host's memory. In training, Forward writes to `saved` the number
+  // under which the device keeps the values for the backward pass.
   void Forward(const BatchRun& host, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs);
   void Backward(const BatchRun& host, const std::vector<const float*>& output_gradients,

@@ -45,7 +45,8 @@ struct PairScratch {
   static constexpr int64_t Backward(int64_t vectors) { return vectors * vectors; }
 };
 
-// Experts of `width` units each, mixed for `tasks` tasks.
+// Shape of a mixture of experts: each expert has `width` outputs, and each task has its own
+// mixture.
 struct MixtureShape {
   int64_t tasks = 0;
   int64_t experts = 0;
@@ -81,8 +82,8 @@ struct NumberCurves {
   int64_t knot_floats() const { return numbers * (bins + 1) * dim; }
 };
 
-// The waves of a number x are first sin(2 pi f x) for all its frequencies f, and then cos(2 pi f
-// x). The output is relu(weight w + bias), where w is the vector of waves.
+// The waves of a number x are sin(2 pi f x) for each of the number's frequencies f, followed by
+// cos(2 pi f x) for each f. The output is relu(weight w + bias), where w is the vector of waves.
 struct NumberWaves {
   int64_t numbers = 0;
   int64_t dim = 0;
@@ -111,8 +112,9 @@ struct Elementwise {
   // x = a(x + bias) in place. If the bias is null, 0 is added.
   void (*activate)(Activation a, const float* bias, int64_t rows, int64_t width, Block x);
 
-  // gradient = gradient a'(.) in place, where `output` is the result of `activate`. Adds the column
-  // sums of the result to `bias_sums` unless `bias_sums` is null. The activation must not be gelu.
+  // Multiplies `gradient` in place by the slope of the activation `a`. `output` is the result of
+  // `activate`. Adds the column sums of the result to `bias_sums` unless `bias_sums` is null. The
+  // activation must not be gelu.
   void (*activation_gradient)(Activation a, int64_t rows, int64_t width, Block output,
                               Block gradient, float* bias_sums);
 
@@ -163,8 +165,7 @@ struct Elementwise {
                     float* scratch, Block output);
   void (*pair_dots_gradient)(int64_t rows, int64_t vectors, int64_t dim, bool diagonal, Block x,
                              Block output_gradient, float* scratch, bool adds, Block gradient);
-  // Multiplies all pairs of the fields [fields, dim] of a row, element by element, and adds up the
-  // products.
+  // Adds up the element-wise products of all pairs of a row's vectors [fields, dim].
   void (*pair_sums)(int64_t rows, int64_t fields, int64_t dim, Block x, Block output);
   void (*pair_sums_gradient)(int64_t rows, int64_t fields, int64_t dim, Block x,
                              Block output_gradient, bool adds, Block gradient);
@@ -186,8 +187,9 @@ struct Elementwise {
   void (*scale_groups_gradient)(int64_t rows, int64_t groups, int64_t group, Block scales, Block x,
                                 Block gradient, Target of_scales, Target of_x);
 
-  // `curves` computes the points [numbers, dim] of the curves at the numbers of each row.
-  // `curves_gradient` computes the gradient of x, and adds the gradient of the knots to `sums`.
+  // For each row, `curves` computes the point of curve k at number k, for all numbers: [numbers,
+  // dim]. `curves_gradient` computes the gradient of x, and adds the gradient of the knots to
+  // `sums`.
   void (*curves)(int64_t rows, const NumberCurves& curves, Block x, Block output);
   void (*curves_gradient)(int64_t rows, const NumberCurves& curves, Block x, Block gradient,
                           Target of_x, float* sums);
@@ -202,12 +204,12 @@ struct Elementwise {
   void (*cross_combine_gradient)(int64_t rows, int64_t width, Block x0, Block t, Block gradient,
                                  Target of_x0, Target of_t, Target of_x);
 
-  // Runs a cross network. `factor` is x, which is rounded if matrix products need rounded factors;
-  // products [rows, layers] = factor weight^T.
+  // Runs a cross network. `factor` is x, or a rounded copy of x if matrix products need rounded
+  // factors. `products` [rows, layers] receives factor weight^T.
   void (*cross_rows)(int64_t rows, const CrossRows& cross, Block x, Block factor, Block products,
                      Block output);
-  // Computes the gradient of x, and adds the gradients of weight, bias and constants, one after the
-  // other, to `sums`.
+  // Computes the gradient of x. Adds the gradients of weight, bias and constants to `sums`, in
+  // which the three arrays lie one after another.
   void (*cross_rows_gradient)(int64_t rows, const CrossRows& cross, Block x, Block factor,
                               Block products, Block gradient, Target of_x, float* sums);
 
@@ -220,9 +222,9 @@ struct Elementwise {
   void (*normalize)(Activation a, int64_t rows, int64_t width, Block x, const Normalizer& norm,
                     const MaskRows& masks, Block output);
   // Computes the gradient of the activation's input: result = a'(output) gradient. If there are
-  // masks, the result is also multiplied by the row's mask. Adds the column sums of result to
-  // `sums`, and the column sums of result (x - mean) to `products`. `result` may be the same memory
-  // as `gradient`.
+  // masks, the result is also multiplied by the row's mask. Adds the column sums of `result` to
+  // `sums`, and the column sums of the products of `result` and x - mean to `products`. `result`
+  // may be the same memory as `gradient`.
   void (*normalized_gradient)(Activation a, int64_t rows, int64_t width, Block x, const float* mean,
                               const MaskRows& masks, Block output, Block gradient, float* sums,
                               float* products, Block result);

@@ -25,8 +25,8 @@ class Layer {
  public:
   // Columns that a layer reads. The program sets `adds` if the backward pass of another layer has
   // already written a gradient of these columns. If `adds` is true, the layer adds its gradient to
-  // the gradient that is already written. A layer with `always_adds` adds its gradient in every
-  // case.
+  // the gradient that is already written. If always_adds() is true, the layer ignores `adds`, and
+  // always adds its gradient.
   struct Input {
     View view;
     bool adds = false;
@@ -40,13 +40,13 @@ class Layer {
   const std::vector<ParameterPart>& parameters() const { return parameters_; }
   // The extra inputs that the layer reads.
   const std::vector<ExtraInput>& extras() const { return extras_; }
-  // True if the layer adds to the gradients of its inputs even if no other layer has written these
-  // gradients.
+  // True if the layer always adds to the gradients of its inputs, and so needs cleared gradients if
+  // no other layer has written the gradients.
   virtual bool always_adds() const { return true; }
 
   // True if the layer uses its inputs only as factors in matrix products.
   virtual bool reads_factors_only() const { return false; }
-  // True if the layer can round its own output, and its backward pass reads only the rounded
+  // True if the layer can round its output, and the layer's backward pass reads only the rounded
   // output.
   virtual bool can_round_output() const { return false; }
 
@@ -57,7 +57,8 @@ class Layer {
   // Requests memory from the program. The program calls Attach once, when the layer is added.
   virtual void Attach(DenseProgram*) {}
 
-  // Tasks that run before the first slice of a forward pass.
+  // Before the first slice of a forward pass, the program calls Pack once for each of the
+  // PackTasks() tasks.
   virtual int64_t PackTasks(const BatchRun&) const { return 0; }
   virtual void Pack(const BatchRun&, int64_t) const {}
 
@@ -95,8 +96,8 @@ class Layer {
   std::vector<ExtraInput> extras_;
 };
 
-// Adds up the partial sums at `column` of all slices, in slice order. Writes the sums to `target`,
-// or adds the sums to `target` if `adds` is true.
+// Adds up the partial sums of all slices, in slice order. A slice's partial sums begin at `column`.
+// Writes the sums to `target`, or adds the sums to `target` if `adds` is true.
 void SumPartials(const BatchRun& run, int64_t column, int64_t width, bool adds, float* target);
 
 }  // namespace msrec

@@ -41,8 +41,8 @@ std::shared_ptr<const Product> FindPacked(const ProductShape& shape, size_t boun
   return product;
 }
 
-// A factor for all slices of a batch. If the last slice has padding rows, its rows may be in other
-// memory than the rows of the other slices.
+// A factor of a matrix product, with the rows of all slices of a batch. If the last slice has
+// padding rows, the last slice may be in separate memory.
 class BatchFactor {
  public:
   template <typename FactorOf>
@@ -54,8 +54,8 @@ class BatchFactor {
 
   int64_t ld() const { return whole_.ld; }
 
-  // Returns the rows [first, first + count). If these rows are not in one matrix, copies the rows
-  // to `memory`.
+  // Returns the rows [first, first + count). If the requested rows are not in one matrix, copies
+  // the rows to `memory`.
   Factor Rows(int64_t first, int64_t count, size_t element, AlignedMemory* memory) const {
     const size_t row_bytes = element * static_cast<size_t>(ld());
     const auto at = [&](const Factor& factor, int64_t row) {
@@ -164,7 +164,7 @@ int64_t Linear::PackTasks(const BatchRun& run) const {
 void Linear::Pack(const BatchRun& run, int64_t task) const {
   const bool forward = task == 0;
   const SliceRun any(run, 0, nullptr);
-  // The layout depends on the shape, and the leading dimensions are a part of the shape.
+  // The layout of a packed weight depends on the whole shape, including the leading dimensions.
   const ProductShape shape =
       forward
           ? Shape(Pass::kForward, run.slice_rows, any.factor_ld(input()), any.value_ld(output()))

@@ -22,8 +22,8 @@ struct LogisticBatch {
 // = scale (sigmoid(x) - y).
 double LogisticLossSum(const LogisticBatch& batch, float scale, float* gradient, ThreadPool* pool);
 
-// Writes the gradients of logits and labels: of_logits = given * gradient, and of_labels = -given *
-// scale * x. The number `given` is the gradient of the loss.
+// Writes the gradients of the logits x and of the labels: of_logits = given * gradient, and
+// of_labels = -given * scale * x. The number `given` is the gradient of the loss.
 void LogisticLossGradients(const LogisticBatch& batch, float scale, const float* gradient,
                            float given, float* of_logits, float* of_labels, ThreadPool* pool);
 

@@ -10,7 +10,7 @@ namespace msrec {
 
 // The vector of number k is a curve of `bins` straight pieces. The pieces divide the range from -1
 // to 1. The parameter `knots` [numbers, bins + 1, dim] contains the vectors at the ends of the
-// pieces. The first and the last piece continue beyond the range.
+// pieces. Outside the range, the first or the last piece is extended as a straight line.
 class CurvesOfNumbers : public Layer {
  public:
   // Throws std::invalid_argument if there are no bins, or if the output's width is not a multiple
@@ -38,8 +38,8 @@ struct WaveParameters {
   int bias = -1;
 };
 
-// The vector of a number is relu(weight waves + bias). A number x has `count` frequencies f; its
-// waves are sin(2 pi f x) for all f, and then cos(2 pi f x).
+// The vector of a number is relu(weight waves + bias). A number x has `count` frequencies f. The
+// waves of x are sin(2 pi f x) for each f, followed by cos(2 pi f x) for each f.
 class WavesOfNumbers : public Layer {
  public:
   // Throws std::invalid_argument under the same conditions as CurvesOfNumbers.

@@ -79,7 +79,7 @@ void* ThreadScratchpad(size_t bytes) {
 }
 
 // Returns the memory objects of the operands of primitive `id`. Each thread keeps its own objects
-// between runs, because a small product takes little longer than the creation of the objects.
+// between runs, because creating the objects takes almost as long as a small product.
 std::array<OwnedMemory, kMostOperands>& ThreadOperands(uint64_t id) {
   thread_local std::unordered_map<uint64_t, std::array<OwnedMemory, kMostOperands>> bound;
   const auto found = bound.find(id);
@@ -219,8 +219,8 @@ class OneDnnProduct : public Product {
   }
 
  private:
-  // Returns whether AMX may read the gaps between the rows of A (oneDNN 3.10.1). AMX multiplies the
-  // numbers in a gap by zeros in a packed B, so a NaN in the gap makes the result NaN.
+  // Returns whether AMX may read the unused memory between the rows of A (oneDNN 3.10.1). AMX
+  // multiplies this memory by zeros in a packed B, so a NaN in this memory makes the result NaN.
   static bool MayReadGaps(const ProductShape& s) {
     constexpr int64_t kBlock = 32;
     return s.type == FactorType::kBFloat16 && s.packed_b && !s.transposed_a && s.k % kBlock != 0 &&

@@ -57,7 +57,7 @@ struct Version {
   unsigned cpu_runtime, gpu_runtime;
 };
 
-// Addresses of oneDNN's functions. Each field has the name of a oneDNN function without the prefix
+// Addresses of oneDNN's functions. Each field is named as the oneDNN function, without the prefix
 // "dnnl_".
 #define MSREC_ONEDNN_FUNCTIONS(F)                                                                \
   F(const Version*, version, (void))                                                             \

@@ -7,9 +7,9 @@
 
 namespace msrec {
 
-// The output consists of the dot products of all pairs (i, j) of vectors, in the order of the rows
-// of the lower triangle. In each pair, j < i or, if `diagonal` is true, j <= i. If `keeps_first` is
-// true, the output begins with a copy of the first vector.
+// The output consists of the dot products of the pairs (i, j) of vectors with j < i or, if
+// `diagonal` is true, with j <= i. The pairs are sorted by i, then by j. If `keeps_first` is true,
+// the output begins with a copy of the first vector.
 class PairwiseDots : public Layer {
  public:
   // Throws std::invalid_argument if the widths of input and output do not match.

@@ -15,10 +15,10 @@
 // identical, bit for bit, regardless of which thread runs which task. Slices and tiles depend only
 // on the batch's size, and the sums of slices are added in slice order.
 //
-// The caller provides the memory. Three memory areas are outputs of the operators. `saved` stores
+// The caller provides three areas of memory, which are outputs of the operators. `saved` stores
 // values for the backward pass. `packed` stores weights in the layout that matrix products need.
 // `gradients` stores gradients that another stage reads, or from which the gradients of weights are
-// computed. All other memory is scratch memory of the running thread.
+// computed. Everything else is in scratch memory of the thread that runs a slice.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ struct View {
   int64_t width = 0;
 };
 
-// A factor of a product.
+// A factor of a matrix product.
 struct Factor {
   const void* data = nullptr;
   int64_t ld = 0;
@@ -90,8 +90,8 @@ struct BatchRun {
   std::vector<const void*> extras;  // inputs without a gradient: masks and, on the host, counters
   char* rounded = nullptr;          // rounded weights in a device's memory
   std::vector<float*> parameter_gradients;
-  // Inputs in bfloat16, and input gradients that are rounded to bfloat16; each array has one entry
-  // per input. If an input is float32, its entry is null or missing.
+  // bfloat16 inputs, and bfloat16 arrays for the gradients of inputs. Each vector has one entry per
+  // input. If an input is float32, its entry is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
   // True if the backward pass also gets the inputs of the forward pass, in `inputs`. If has_inputs
@@ -176,8 +176,8 @@ class DenseProgram {
   // ---- runs
 
   // If `run` has an input in bfloat16, the input's entry in `inputs` is ignored. Each slice of a
-  // bfloat16 input is converted to float32 in the cache. The input gradient of a slice is rounded
-  // to bfloat16 in the cache, too.
+  // bfloat16 input is converted to float32 while the slice is in the processor's cache. In the same
+  // way, each slice of the input's gradient is rounded to bfloat16.
 
   // Computes the outputs. The caller sets `batch`, `packed`, `parameters` and `extras` in `run`,
   // and for training also `training` and `saved`. In a prediction, values are stored only during
@@ -187,8 +187,8 @@ class DenseProgram {
   // Frees the device memory that the program keeps between runs.
   void Release() const;
   // Computes the gradients of inputs and parameters. The caller sets the same fields of `run` as
-  // for `Forward`, and passes the memory that `Forward` has filled. The caller also sets
-  // `gradients` and `parameter_gradients`.
+  // for `Forward`, and `packed` and `saved` must be the memory that `Forward` has filled. The
+  // caller also sets `gradients` and `parameter_gradients`.
   void Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients) const;
 
@@ -202,15 +202,15 @@ class DenseProgram {
   // kBrief use the same memory.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. The matrix begins after `column` floats
-  // per row, which belong to other matrices.
+  // The place of a value's matrix [rows, ld] in an area. Matrices in an area lie one after another;
+  // the matrices before this matrix have `column` floats per row in total.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
-    // Index of the caller's matrix in BatchRun::given, or -1. If the caller passes the matrix, the
-    // caller's matrix contains the rows of all slices without padding rows, and the area does not.
+    // Index of the caller's matrix in BatchRun::given, or -1. A matrix of the caller contains the
+    // rows of all slices, without padding rows, and takes no space in the area.
     int given = -1;
   };
 
@@ -290,12 +290,12 @@ class SliceRun {
 
   Block value(const View& view) const;
   Block gradient(const View& view) const;
-  // Returns columns of a value or gradient that a matrix product uses as a factor; the numbers are
-  // rounded if the precision requires rounding.
+  // Return columns of a value or of a gradient, for use as a factor of a matrix product. The
+  // numbers are rounded if the precision requires rounding.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
-  // Return the leading dimensions of the blocks and factors that the methods above return. These
-  // methods may also be called if the SliceRun has no memory.
+  // Return the leading dimensions of the blocks and factors. The *_ld methods work even if the
+  // SliceRun has no memory.
   int64_t value_ld(const View& view) const;
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;
@@ -306,7 +306,8 @@ class SliceRun {
   // Rounds a value or a gradient for matrix products. Does nothing in float32.
   void RoundValue(const View& view) const;
   void RoundGradient(const View& view) const;
-  // Returns this slice's partial sums that begin at `column`, a result of AddPartialSums.
+  // Returns the address of this slice's partial sums at `column`, which is a result of
+  // AddPartialSums.
   float* partial_sums(int64_t column) const;
   // Returns temporary memory for one call of a layer, valid until the next call of Temporary.
   float* Temporary(int64_t floats) const;

@@ -123,8 +123,8 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
   const bool keeps_inputs = run->training && !run->has_inputs;
   SetGiven(run, keeps_inputs ? std::vector<const float*>() : inputs, outputs, {}, {});
   ThreadPool& pool = ThreadPool::Global();
-  // If a program has one stage, values stay in the thread's cache. If there are several stages, the
-  // values of all slices must be kept for the next stage.
+  // A program with one stage processes one slice after another, and keeps the values of one slice
+  // per thread. With several stages, the values of all slices must be kept for the next stage.
   AlignedMemory kept;
   if (!run->training && stages_.size() > 1) {
     const int64_t floats = saved_width_ * run->padded();

@@ -3,7 +3,8 @@
 // Args: the arguments that MindSpore passes to an operator. A separate function, in C++ or Python,
 // infers the shape of each output, and MindSpore allocates the memory. If an inferred shape were
 // wrong, the operator would write past the end of the memory. For safety, an operator accesses
-// memory through `Data`, which checks the number of elements, or checks the shape before an access.
+// memory through `Data`, which checks the number of elements; or the operator itself checks the
+// shape first.
 #pragma once
 
 #include <algorithm>

@@ -91,7 +91,8 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
   return inputs;
 }
 
-// Sets this worker's share of the batch in a training run. The returned share must outlive the run.
+// For a training run, sets `run->share` to this worker's share of the batch. The returned share
+// must outlive the run.
 std::unique_ptr<BatchShare> Share(BatchRun* run) {
   std::unique_ptr<BatchShare> share = TheShare();
   if (share == nullptr) return nullptr;
@@ -106,8 +107,8 @@ void RequireOthers(const Args& args, const DenseProgram& program, int others) {
   args.RequireCount(others + program.inputs() + program.parameters() + program.extras());
 }
 
-// Returns the memory of the argument `saved` or `gradients`; the width of this argument is rounded
-// up.
+// Returns the memory of the argument `saved` or `gradients`, which may be wider than `width`
+// floats.
 float* Area(const Args& args, int i, const char* what, int64_t batch, int64_t width) {
   return args.DataAtLeast<float>(i, what, static_cast<size_t>(PaddedRows(batch) * width));
 }
@@ -161,8 +162,7 @@ MSREC_EXPORT std::vector<Shape> MsrDenseForwardInferShape(int* ndims, int64_t** 
 }
 MSREC_OP(MsrDenseForward) { msrec::Forward(args, true); }
 
-// Does the same as MsrDenseForward, but without the output `saved` and without the input for the
-// width of `saved`.
+// Same as MsrDenseForward, but without the output `saved` and the input "saved width".
 MSREC_EXPORT std::vector<Shape> MsrDensePredictInferShape(int* ndims, int64_t** shapes, void*) {
   const auto width = [&](int64_t i) { return msrec::Dimension(ndims, shapes, i); };
   const int64_t outputs = width(0);

@@ -15,8 +15,7 @@ MSREC_OP(MsrLookupSlots) {
   args.RequireCount(6);
   Call table(args, 1, OpKind::kLookup);
   const auto ids = table.Ids(args, 0, "ids");
-  // The operator does not read the cache's values. The operator only checks that the address of the
-  // values is the address of the cache.
+  // The operator does not read `values`, but only checks that `values` is the address of the cache.
   auto* values = args.Data<float>(3, "values", args.Size(3));
   auto* slots = args.Data<int32_t>(4, "the output of slots", ids.size);
   auto& ticket = args.Number<int64_t>(5, "the ticket");

@@ -34,7 +34,8 @@ MSREC_OP(MsrLookupEval) {
 }
 
 // Arguments: (gradient, descriptor). The operator runs only if a gradient arrives for a lookup in
-// evaluation mode. The operator always throws, because such a gradient cannot train the table.
+// evaluation mode. The operator always throws, because the gradient of an evaluation lookup cannot
+// train the table.
 MSREC_EXPORT Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrRefuseGradient) {
   args.RequireCount(3);

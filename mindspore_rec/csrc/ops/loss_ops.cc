@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Two operators. The first operator computes the binary cross-entropy of logits, and the derivative
-// of the loss. The second operator is the backward pass: it multiplies the derivative by the
+// of the loss. The second operator is the backward pass, which multiplies the derivative by the
 // gradient of the loss, and computes the gradient of the labels. An int64 constant with one element
 // selects the mean (1) or the sum (0) of the losses.
 #include "dense/logistic_loss.h"

@@ -77,7 +77,8 @@ class Call {
 
   Table* operator->() { return registered_->table.get(); }
   size_t dim() const { return static_cast<size_t>(registered_->table->dim()); }
-  // Returns the table over all workers; null if there is only one worker.
+  // Returns the ShardedTable, whose rows are distributed over all workers; null if there is only
+  // one worker.
   ShardedTable* over_workers() const { return registered_->over_workers.get(); }
   template <typename Fn>
   auto ByExchange(const Fn& fn) const {

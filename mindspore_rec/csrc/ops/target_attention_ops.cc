@@ -18,10 +18,10 @@
 namespace msrec {
 namespace {
 
-// The inputs of both operators, in order: form [of the batch, Dice, softmax, bfloat16 factors, and
-// one number per hidden layer], numbers [epsilon, weights of the old and of the new moments],
-// candidates, values, offsets; for each hidden layer weight, bias, alpha, moving mean, moving
-// variance; the last weight and bias.
+// The inputs of both operators, in order: form [whether the moments come from the batch, Dice,
+// softmax, bfloat16 factors, and one number per hidden layer], numbers [epsilon, weights of the old
+// and of the new moments], candidates, values, offsets; for each hidden layer weight, bias, alpha,
+// moving mean, moving variance; the last weight and bias.
 constexpr int64_t kFormNumbers = 4;
 constexpr int64_t kFirstLayer = 5;
 constexpr int64_t kOfLayer = 5;
@@ -78,7 +78,8 @@ struct TargetArgs {
     form.last_bias = args.Number<float>(last + 1, "the last bias");
   }
 
-  // Uses `memory` [moments] as the moments that normalize the columns.
+  // Sets the pointers `mean` and `variance` of each layer to consecutive parts of `memory`
+  // [moments].
   void PlaceMoments(float* memory) {
     for (TargetLayer& layer : form.layers) {
       const int64_t width = form.dice ? layer.width : 1;
@@ -157,10 +158,10 @@ MSREC_OP(MsrTargetAttention) {
   }
 }
 
-// The gradient operator also has these inputs: inputs of activations, weights, used moments, and
-// the gradient of the sums. Outputs: the gradients of candidates and values; for each hidden layer,
-// the gradients of weight, bias and alpha; the gradients of the last weight and bias; and scratch
-// memory.
+// The gradient operator has four more inputs: the inputs of the activations, the weights of the
+// values, the moments that the forward operator used, and the gradient of the forward operator's
+// output. Outputs: the gradients of candidates and values; for each hidden layer, the gradients of
+// weight, bias and alpha; the gradients of the last weight and bias; and scratch memory.
 MSREC_EXPORT std::vector<Shape> MsrTargetAttentionGradientInferShape(int* ndims, int64_t** shapes,
                                                                      void*) {
   const int64_t layers = msrec::LayersOf(ndims, shapes);

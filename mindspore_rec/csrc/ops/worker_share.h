@@ -28,7 +28,7 @@ class WorkerShare : public BatchShare {
   const std::vector<float> weights_;
 };
 
-// Returns the share of this worker; null if there is only one worker.
+// Returns the BatchShare of this worker; null if there is only one worker.
 std::unique_ptr<BatchShare> TheShare();
 
 }  // namespace msrec

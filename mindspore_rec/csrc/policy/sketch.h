@@ -60,9 +60,9 @@ class CountingSketch {
   void Clear() { std::fill(blocks_.begin(), blocks_.end(), Block{}); }
 
   uint32_t max_count() const { return static_cast<uint32_t>(MaxCount(bits_)); }
-  // Apply the halvings up to epoch `epoch` to the counters, and write the counters to the memory at
+  // Halve the counters once for each epoch up to `epoch`, and write the counters to the memory at
   // `to`. The memory at `to` must have at least `bytes()` bytes. Load() reads saved counters into a
-  // sketch of the same size, and `epoch` becomes the epoch of the counters.
+  // sketch of the same size, and sets the counters' epoch to `epoch`.
   void Save(uint32_t epoch, char* to) {
     for (Block& block : blocks_) {
       if (block.epoch != epoch) Age(&block, epoch);

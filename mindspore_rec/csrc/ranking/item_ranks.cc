@@ -77,8 +77,7 @@ float ScoreOfItem(const ScoredVectors& vectors, size_t user, size_t item) {
   return vectors.bias == nullptr ? score : score + vectors.bias[item];
 }
 
-// A target's score, the number of items with a higher score, and the number of items with an equal
-// score.
+// The score of a target item, and the numbers of items with a higher score and with an equal score.
 struct Standing {
   float score;
   int64_t above = 0;

@@ -10,8 +10,9 @@
 
 namespace msrec {
 
-// Items of a packed block. Block b of packed items contains the numbers [dim, kBlockItems] of
-// kBlockItems items, beginning with item b * kBlockItems. The last block is filled up with zeros.
+// Number of items in a packed block. Block b of packed items contains the numbers [dim,
+// kBlockItems] of kBlockItems items, beginning with item b * kBlockItems. The last block is filled
+// up with zeros.
 constexpr size_t kBlockItems = 16;
 
 // scores[u * blocks * kBlockItems + i] = the score of user u and packed item i; u in [0, users).

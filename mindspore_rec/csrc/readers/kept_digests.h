@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeptDigests: digests of rows by key, stored separately from the rows. Comparing these digests
-// with the rows shows which rows have changed without a write, in memory or in tiers. A digest is
-// stored as 32 bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23
-// bytes.
+// KeptDigests: digests of rows by key, stored separately from the rows. If a row does not match its
+// stored digest, the row has changed without a write, in memory or in a tier. A digest is stored as
+// 32 bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23 bytes.
 //
-// Any int64 is a legal key. A round visits the keys in the order of their hashes, a few at a time;
-// keys may be set and erased between two calls. A key that is present during the whole round is
-// visited once. If the memory grows during the round, a key may be visited twice.
+// Any int64 is a legal key. A round of calls of Next visits the keys in the order of their hashes,
+// a few at a time; keys may be set and erased between two calls. A round visits each key once, if
+// the key is present during the whole round. If the memory grows during the round, a key may be
+// visited twice.
 //
 // Any thread may call. A call may throw std::bad_alloc; after the exception, some of the call's
 // keys may already be set.
@@ -44,9 +44,9 @@ class KeptDigests {
   size_t Bytes() const;
 
   // Beginning at `place` in the index, append at least `least` keys to `keys`, and the stored
-  // halves of the keys' digests to `checks`. If `place` is 0, a round begins. At the end of a
-  // round, Next may append fewer than `least` keys. Return the next place, or 0 at the end of the
-  // round.
+  // halves of the keys' digests to `checks`. If `place` is 0, Next begins a new round. At the end
+  // of a round, Next may append fewer than `least` keys. Return the next place, or 0 at the end of
+  // the round.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,
                 std::vector<uint32_t>* checks) const;
 
@@ -54,9 +54,9 @@ class KeptDigests {
   static constexpr int kParts = 64;  // the top bits of the hash select the part
   static constexpr size_t kSlack = 64;
 
-  // The index uses open addressing with linear probing. Keys with greater hashes have the same or
-  // later homes. After the last home, probing continues into kSlack extra places, and does not wrap
-  // around to the first home.
+  // The index uses open addressing with linear probing. The homes are in the order of the hashes.
+  // After the last home, probing continues into kSlack extra places, and does not wrap around to
+  // the first home.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<uint32_t> checks;  // 0 marks a free place
@@ -69,7 +69,7 @@ class KeptDigests {
   static size_t HomeOf(uint64_t hash, size_t homes) {
     return static_cast<size_t>(static_cast<unsigned __int128>(hash << 6) * homes >> 64);
   }
-  // Return the least hash whose home in a part is `home`.
+  // Return the smallest hash in part `part` whose home is `home`.
   static uint64_t FirstHash(size_t part, size_t home, size_t homes);
   // Return the place of a key. If the key is missing, return the free place for the key, or the
   // number of places if no place is free.

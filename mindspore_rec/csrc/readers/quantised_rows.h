@@ -114,7 +114,7 @@ class QuantisedRows {
  private:
   static constexpr int kParts = 16;
 
-  // The rows of one part of the keys.
+  // The rows of one part. Each key belongs to one of kParts parts.
   struct Part {
     explicit Part(size_t stride, bool frees) : store(stride, frees), index(&store) {}
     SlabStore store;

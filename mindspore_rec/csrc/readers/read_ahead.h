@@ -15,7 +15,7 @@
 
 namespace msrec {
 
-// A finder returns the address of this constant for an id that is not looked up.
+// A finder returns &kDroppedRow for an id that is not looked up.
 inline constexpr char kDroppedRow = 0;
 
 template <typename Finder>

@@ -47,7 +47,7 @@ void SharedArena::Free(uint64_t offset, uint64_t bytes) {
   }
   free_[first] = size;
   if (bytes < kKept) return;
-  // Also release pages that are partly in the freed range and partly in adjacent free ranges.
+  // Also release each page that is free only together with an adjacent free range.
   const uint64_t from = std::max(first, offset / kSharedPage * kSharedPage);
   const uint64_t to =
       std::min(first + size, (offset + Size(bytes) + kSharedPage - 1) / kSharedPage * kSharedPage);

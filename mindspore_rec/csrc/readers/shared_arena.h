@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedArena: allocates ranges of a SharedMemory's arena. The list of free ranges is only in this
-// object, and not in the shared memory. After a crash, the ranges that the roots reach must be
-// marked as allocated in a new SharedArena (Take).
+// SharedArena: allocates ranges of a SharedMemory's arena. The list of free ranges is not in the
+// shared memory. After a crash, the next writer creates a SharedArena, and calls Take for each
+// range that a root reaches.
 //
 // Any thread may call. Throws std::bad_alloc.
 #pragma once

@@ -2,9 +2,9 @@
 //
 // Functions on the buckets that shared_layout.h defines. The buckets map a key to the slot of the
 // key's row. Only one thread at a time may change a part of an index. While a thread changes a
-// part, any number of threads of any process may read the part. Readers find every key that is not
-// being changed. If a key's bucket is full, the key goes into the next bucket, and the full bucket
-// is marked. An entry never moves.
+// part, any number of threads of any process may read the part. Readers of the part find every key
+// except the key that is being changed. If a key's bucket is full, the key goes into the next
+// bucket, and the full bucket is marked. An entry never moves.
 #pragma once
 
 #include <cstddef>
@@ -111,8 +111,8 @@ inline void SetTag(const Place& place, uint64_t tag) {
 
 inline void Erase(const Place& place) { SetTag(place, 0); }
 
-// Requires: the key is not in the part. Throws SharedDamaged if no entry is free; a writer always
-// leaves a free entry.
+// Requires: the key is not in the part. Throws SharedDamaged if no entry is free, because every
+// writer leaves a free entry.
 inline void Insert(const SharedPartView& part, uint64_t hash, uint32_t slot) {
   uint64_t at = Home(hash, part.count);
   for (uint64_t n = 0; n < part.count; ++n) {
@@ -149,7 +149,7 @@ void ForEach(const SharedBucket* buckets, uint64_t count, const Fn& fn) {
 // ---- overlays
 
 // Return the entry of a key. If the key has no entry, return a free entry, whose kind is kNoChange.
-// A writer always leaves a free entry. If the key has no entry and no entry is free, return null.
+// If no entry is free, which happens only in damaged memory, return null.
 // Requires: `entries` is a power of two.
 inline SharedChange* FindChange(SharedChange* changes, uint64_t entries, uint64_t hash,
                                 int64_t key) {

@@ -14,9 +14,9 @@
 //                                   -> TableRoot -> overlay: keys that a delta changed
 //                                                -> IndexPart -> buckets: key -> slot of a row
 //
-// A root never changes after it is published. Readers search the overlay first, so an entry of a
-// bucket may change if the root's overlay also contains the entry's key. A row that a reader can
-// reach never changes. shared_writer.h describes the steps of a change.
+// A root never changes after it is published. Readers search the overlay first, so the writer may
+// change a bucket's entry while the overlay contains the entry's key. A row that a reader can reach
+// never changes. shared_writer.h describes the steps of a change.
 #pragma once
 
 #include <atomic>

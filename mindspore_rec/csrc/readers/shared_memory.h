@@ -28,8 +28,8 @@ class SharedMemory {
  public:
   enum class Access { kRead, kWrite };
 
-  // Lay out an empty file, such as a memfd. `most_bytes` is the size of the address space for the
-  // rows of each table, and also the size of the address space for all other data together. Create
+  // Lay out an empty file, such as a memfd. Each table has an address space of `most_bytes` bytes
+  // for its rows. All other data together have an address space of `most_bytes` bytes, too. Create
   // rounds `most_bytes` up to huge pages, and reduces `most_bytes` if the file would exceed 2^46
   // bytes. The file takes memory only for written pages. If the file allows sealing
   // (MFD_ALLOW_SEALING), its length is sealed. Create sets rows_offset and rows_bytes in the file's
@@ -38,8 +38,8 @@ class SharedMemory {
   // Return whether Create has laid out the file.
   static bool IsCreated(int fd);
 
-  // Map a file that Create has laid out. With kRead, the descriptor must stay open only if
-  // BytesHeld is called later. With kWrite, the descriptor must stay open in every case. Throws
+  // Map a file that Create has laid out. With kWrite, the caller must keep the descriptor `fd`
+  // open. With kRead, the caller may close the descriptor, unless BytesHeld is called later. Throws
   // SharedDamaged if the file's description is inconsistent. The description is read only once, so
   // later changes by another process have no effect.
   SharedMemory(int fd, Access access);
@@ -52,7 +52,7 @@ class SharedMemory {
   const SharedTableSpec& spec(size_t table) const { return specs_[table]; }
   uint64_t arena_offset() const { return arena_offset_; }
   uint64_t arena_bytes() const { return arena_bytes_; }
-  // Layout of a table's rows. If rows are float32, only the header of the layout is valid.
+  // Layout of a table's rows. For float32 rows, use only the layout's header().
   QuantisedLayout layout(size_t table) const {
     const SharedTableSpec& of = spec(table);
     return {of.dim, of.bits, true, of.aged()};

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTaskIds = 4096;  // ids of a task
 
-// The age limits of a table, for the time that is stored in a root.
+// The age limits of a table. Ages are measured at the time that the root stores.
 class RowAge {
  public:
   RowAge(const SharedTableSpec& spec, const SharedTableRoot& root)
@@ -70,9 +70,9 @@ int SharedReader::Enter() {
   std::atomic<uint64_t>& reads = control.readers[place].sequence;
   uint64_t newest = control.sequence.load();
   for (;;) {
-    // After the writer has published a root, the writer reads this reader's place. Thus the writer
-    // reads the sequence number that is stored here, or this reader reads the new root's sequence
-    // number.
+    // The writer first publishes a root, and then reads the places of the readers. This reader
+    // first stores its sequence number in its place, and then reads the newest sequence number. So
+    // the writer sees this reader, or this reader sees the new root.
     reads.store(newest);
     const uint64_t now = control.sequence.load();
     if (now == newest) break;

@@ -2,8 +2,8 @@
 //
 // SharedReader: looks up rows in a SharedMemory that another process changes. A thread calls Enter,
 // which chooses the newest root. Until the thread calls Leave, the thread reads from the chosen
-// root. All lookups between Enter and Leave thus use the same state. Readers never wait for the
-// writer, but the writer waits for readers of old roots.
+// root. All lookups between Enter and Leave use the same state. Readers never wait for the writer,
+// but the writer waits for readers of old roots.
 //
 // All methods are thread safe. Methods throw std::invalid_argument for bad arguments, and
 // SharedDamaged for inconsistent memory.
@@ -45,7 +45,8 @@ class SharedReader {
 
   // ---- The methods below have an argument `place`, which Enter has returned.
 
-  // Return the sequence number of the first root that has the same state as the root in `place`.
+  // Return the sequence number of the first root that was published with the blob of the root in
+  // `place`.
   uint64_t State(int place) const { return Root(place).state; }
   uint64_t Sequence(int place) const { return Root(place).sequence; }
   std::string Blob(int place) const { return Copy(Root(place).blob); }

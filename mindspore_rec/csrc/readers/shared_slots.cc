@@ -90,8 +90,8 @@ void SharedSlots::ReleaseFree() {
                      std::min(kUnit, spec_.rows_bytes - unit * kUnit));
     there_[unit] = false;
   }
-  // Also release the memory after the last unit in this writer's records, because an earlier writer
-  // may have allocated memory there.
+  // Also release all memory from unit `known` to the end. This writer has not used this memory, but
+  // an earlier writer may have allocated pages.
   if (known < units) {
     memory_->Release(spec_.rows_offset + known * kUnit, spec_.rows_bytes - known * kUnit);
   }

@@ -28,14 +28,14 @@ class SharedSlots {
   }
   // Mark a slot as used. Throws SharedDamaged if the slot is already used or out of range.
   void Take(uint64_t slot);
-  // Release the memory of units that have no used slots to the operating system.
+  // Return memory to the operating system: the units in which no slot is used.
   void ReleaseFree();
 
   uint64_t end() const { return end_; }  // all slots in use are below end()
   uint64_t used() const { return used_; }
 
  private:
-  // Bytes of rows in one unit; the memory of a unit is allocated and freed as a whole.
+  // Size of a unit in bytes. The memory of a unit is allocated and freed as a whole.
   static constexpr uint64_t kUnit = 256 << 10;
 
   bool IsUsed(uint64_t slot) const { return (words_[slot / 64] >> slot % 64 & 1) != 0; }

@@ -9,9 +9,9 @@
 // without an overlay.
 //
 //   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches the new
-//   rows yet. Step 2 publishes a root with the overlay. Readers that call Enter after step 2 read
+//   rows yet. Step 2 publishes a root with the overlay. A reader that calls Enter after step 2 sees
 //   the change. Step 3 settles the change: the writer waits until no reader uses an older root.
-//   After the wait in step 3, all readers search the overlay first. So the writer can change the
+//   After the wait in step 3, all readers search the overlay first, so the writer can change the
 //   index entries of the overlay's keys one by one. Step 4 publishes a root without the overlay,
 //   and waits until no reader uses an older root. The writer then frees the overlay, the old rows
 //   and other memory that only older roots reach.

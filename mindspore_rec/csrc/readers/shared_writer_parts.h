@@ -42,7 +42,7 @@ struct SharedWriter::Table {
 
 struct SharedWriter::Change : SharedTableChange {};
 
-// View is inline, because it is called for each row of a change.
+// View is inline, because View is called for each row of a change.
 inline SharedPartView SharedWriter::View(size_t table, const SharedIndexPart& part,
                                          uint64_t end) const {
   const SharedTableSpec& spec = memory_->spec(table);

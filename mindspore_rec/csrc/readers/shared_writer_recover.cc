@@ -72,8 +72,8 @@ void SharedWriter::Recover() {
   if (overlays) {
     Merge();
     WaitForReaders();
-    // The code below marks only slots in the index as used, so the slots of replaced rows need not
-    // be freed here.
+    // Do not free the slots of replaced rows: the code below marks only slots in the index as used,
+    // so all other slots are free anyway.
     for (Retired& each : retired_) each.slots.clear();
     FreeRetired();
   }

@@ -140,8 +140,8 @@ void SharedWriter::Put(size_t table, const IdView& keys, const Numbers& numbers,
   }
 }
 
-// Insert rows into the index that replaces the current index; the parts of the index are processed
-// in parallel.
+// Insert rows into the new index, which will replace the current index. The parts of the index are
+// processed in parallel.
 void SharedWriter::UpsertWhole(size_t table, const IdView& keys, const Numbers& numbers,
                                const uint32_t* steps, const uint32_t* times) {
   Change& change = Changed(table);

@@ -110,7 +110,7 @@ void SharedWriter::GrowFor(size_t t, SharedTableRoot* table, Merged* merged) {
   const auto fits = [&](int p) { return rows[p] + more[p] <= RoomOf(table->parts[p].buckets); };
   for (int p = 0; p < kSharedParts; ++p) {
     if (more[p] == 0 || fits(p)) continue;
-    // Keys that already have a row in the part need no further entry, and are not counted.
+    // Do not count keys that already have an entry in the part.
     const SharedPartView part = View(t, table->parts[p], table->end);
     for (uint64_t i = 0; i < entries; ++i) {
       const uint64_t hash = hasher_.Hash(static_cast<uint64_t>(overlay[i].key));

@@ -111,13 +111,13 @@ struct Batch {
   Buffer<char> copies;
 
   // For a pooled lookup, `bag` and `weight` contain, for each position, the index of the bag and
-  // the weight of the gradient. Other lookups do not use these arrays.
+  // the weight of the gradient. In a lookup that is not pooled, the two arrays are unused.
   bool pooled = false;
   size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
   Buffer<uint32_t> bag;
   Buffer<float> weight;
 
-  // Fill begin, pos and key. The arrays may still contain repeated keys. Requires ids.size *
+  // Fill begin, pos and key. Partition does not remove repeated keys. Requires ids.size *
   // ids.stride < 2^32. Ids that the filter drops are left out; the number of dropped ids is n -
   // begin[kNumShards].
   void Partition(const IdView& ids, const IdFilter& filter);

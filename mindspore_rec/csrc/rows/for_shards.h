@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs a function on every shard, in parallel if there is enough work to wake another thread. The
-// functions below allocate no memory, so that they cannot fail after a change that cannot be
-// undone. If the batch is small, ForShards skips shards without ids of the batch.
+// functions below allocate no memory, so they never fail for lack of memory. If the batch is small,
+// ForShards skips shards without ids of the batch.
 #pragma once
 
 #include "rows/batch.h"

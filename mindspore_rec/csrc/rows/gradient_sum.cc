@@ -59,7 +59,7 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
   float* sums = part->sum.Extend(old * dim, (old + distinct) * dim);
   const uint32_t* numbers = batch.inverse.data() + first;
   if (old == 0) {
-    // In most steps, a table has only one lookup. The distinct keys of this lookup are then the
+    // In most steps, a table has only one lookup. The distinct keys of the first lookup become the
     // keys of the step.
     std::copy_n(batch.key.data() + first, distinct, keys);
     std::copy_n(batch.row.data() + first, distinct, rows);
@@ -82,8 +82,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
         rows[at] = row;
       } else if (rows[at] == nullptr && row != nullptr) {
         // Earlier lookups of the step returned the unknown value, because the key was not admitted
-        // yet. The gradients of the earlier lookups belong to the unknown value, so the sum for the
-        // new row starts at zero.
+        // yet. The new row must not receive the gradients of the unknown value, so the sum for the
+        // row starts at zero.
         rows[at] = row;
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {
@@ -103,8 +103,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
     for (size_t i = 0; i < positions; ++i) number[i] = map[numbers[i]];
     numbers = number;
   }
-  // Clear the sums of the new keys and, unless the memory ends there, the sum of the place after
-  // the last key.
+  // Clear the sums of the new keys. Also clear the place after the last key, if the memory includes
+  // this place.
   const size_t end = std::min(part->n + 1, old + distinct);
   std::memset(sums + old * dim, 0, (end - old) * dim * sizeof(float));
   AddGradient(kernels, numbers, batch.pos.data() + first, positions, grad,

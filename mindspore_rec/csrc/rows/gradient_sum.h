@@ -2,12 +2,12 @@
 //
 // GradientSum: the gradients of a step, summed by key over all lookups of the table. The gradients
 // of a key are added in the order of the lookups, and within a lookup in the order of the
-// positions. This order makes the sum identical, bit for bit, for any number of threads. The sum
-// over several lookups is identical, bit for bit, to the sum over one lookup of all their ids.
+// positions. Because of the fixed order, the sum is identical, bit for bit, for any number of
+// threads. Several lookups give the same sum, bit for bit, as a single lookup of all ids of the
+// lookups.
 //
-// A gradient applies only to the value that the lookup returned. If a key has no row, the lookup
-// returns the unknown value. If a later lookup in the step creates a row for the key, the gradient
-// of the unknown value is never added to the row.
+// If a key has no row, the lookup returns the unknown value. If a later lookup in the step creates
+// a row for the key, the gradient of the unknown value is never added to the row.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class GradientSum {
   void Reset();
 
   bool empty() const { return empty_; }
-  // Returns the lowest version (TableCore::Structure) of the added batches. If the table now has a
-  // higher version, pointers to rows may be stale.
+  // Returns the lowest version (TableCore::Structure) of the added batches. If the table's present
+  // version is higher, pointers to rows may be stale.
   uint64_t structure() const { return structure_; }
 
   struct Part {

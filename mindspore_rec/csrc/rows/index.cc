@@ -209,9 +209,9 @@ void Index::Grow(uint64_t hash) {
   const uint32_t segment = EntryOf(hash).segment;
   const Segment& s = segments_[segment];
   // An attacker who knows the secrets of the hash could choose keys whose hashes have the same
-  // leading bits. Keys with the same leading hash bits would double the directory again and again,
-  // because of one segment. To prevent repeated doubling, a full segment grows and is not split if
-  // the directory is already too large for the number of segments.
+  // leading bits. All these keys belong to one segment, and each split of the segment would double
+  // the directory. To prevent repeated doubling, a full segment grows and is not split if the
+  // directory is already too large for the number of segments.
   const bool directory_is_full = s.depth == depth_ && directory_.size() >= 64 * segments_.size();
   if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth && !directory_is_full) {
     Split(segment, hash);
@@ -252,8 +252,8 @@ void Index::Split(uint32_t segment, uint64_t hash) {
   uint32_t high_size = 0;
   for (const auto& [h, id] : contents) high_size += (h & bit) != 0;
   const uint32_t low_size = static_cast<uint32_t>(contents.size()) - high_size;
-  // After an uneven split, one half may need more than kBaseChunks. If an oversized segment is
-  // split, one half may even need more than kMaxChunks.
+  // After an uneven split, one half may need more than kBaseChunks. If a segment of more than
+  // kMaxChunks is split, one half may still need more than kMaxChunks.
   const auto chunks_for = [](uint32_t size) {
     return size < kBaseChunks * 10 ? kBaseChunks : std::max(kMaxChunks, size / 10 + 1);
   };

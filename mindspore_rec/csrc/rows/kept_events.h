@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The last events of each user, kept in a row of a table. An event is a time and `width` further
-// int64 numbers, such as the key of an item. The numbers of a row are float32, whole and below
+// int64 numbers, such as the key of an item. The float32 numbers of a row are whole numbers below
 // 2^22, so a copy of a row is identical, bit for bit, in every float mode.
 //
 // A row keeps the last `length` events before its newest time, and the last `length` events at its
@@ -48,11 +48,11 @@ struct EventLists {
 //
 // `rows` [num_rows, layout.dim()] are read and written. If `idle_seconds` is above 0, all events of
 // a user are dropped when the user's newest event is more than `idle_seconds` before the clock. The
-// clock starts at *clock, and moves forward to the time of each later row of the batch. At the end,
-// the function sets *clock to the clock.
+// clock starts at the value of *clock, and moves forward to the time of each later row of the
+// batch. The function stores the last value of the clock in *clock.
 //
-// A row of zeros has no events. If a row is not zeros and was not written by this function, the
-// function throws no error, but the row's events are arbitrary.
+// A row of zeros has no events. Every other row must have been written by KeepEvents; otherwise the
+// row's events are arbitrary, without an error.
 EventLists KeepEvents(const KeptLayout& layout, float* rows, size_t num_rows, const UserRows& batch,
                       int64_t idle_seconds, int64_t* clock);
 

@@ -53,8 +53,8 @@ struct RowKernels {
 struct Kernels {
   const char* name;  // "avx512", "avx2", "base"
 
-  // The first index is the type of values, the second index is the type of states (float32 or
-  // bfloat16).
+  // The first index is the type of the values. The second index is the type of the states, float32
+  // or bfloat16.
   RowKernels rows[3][2];
 
   const RowKernels& RowsOf(NumberType value, NumberType state) const {
@@ -67,7 +67,7 @@ struct Kernels {
                      const uint32_t* source, const float* scale, int dim, float* sums);
 
   // Does the same as accumulate for a gradient in bfloat16. The result is identical, bit for bit,
-  // to the result for the same gradient in float32.
+  // to the result of accumulate for the gradient converted to float32.
   void (*accumulate_bfloat16)(const uint32_t* slot, const uint32_t* pos, size_t n,
                               const uint16_t* grad, const uint32_t* source, const float* scale,
                               int dim, float* sums);
@@ -96,9 +96,9 @@ struct Kernels {
                             const float* unknown, float factor, int dim, float* out);
 };
 
-// Returns the kernels for the instruction set in MINDSPORE_REC_SIMD (avx512, avx2, base). If
-// MINDSPORE_REC_SIMD is not set, or this CPU or build does not support that instruction set,
-// returns the kernels for the best instruction set of this CPU.
+// Returns the kernels for the instruction set in the environment variable MINDSPORE_REC_SIMD
+// (avx512, avx2, base). If the variable is not set or names an instruction set that this CPU or
+// build does not support, returns the kernels for the best instruction set of this CPU.
 const Kernels& ActiveKernels();
 
 // Returns the kernels for the instruction set `name`, or null if this CPU or build does not support

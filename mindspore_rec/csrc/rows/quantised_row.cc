@@ -20,8 +20,8 @@ struct Range {
   bool finite = true;
 };
 
-// Returns the range of the numbers. The loop computes four independent ranges, because with a
-// single range, each comparison would have to wait for the previous comparison.
+// Returns the least and the greatest number. The loop keeps four independent minima and maxima, so
+// that a comparison need not wait for the previous comparison.
 Range RangeOf(const float* numbers, int32_t dim) {
   constexpr int kLanes = 4;
   Range lanes[kLanes];
@@ -69,8 +69,8 @@ void WriteHalves(uint16_t scale, uint16_t offset, char* to) {
 }
 
 // Writes a row of equal numbers; each number is offset + `rest`. All codes of the row are the same.
-// The code is the least code for which `rest` / code is a finite float16. The scale is the float16
-// nearest to `rest` / code.
+// The smallest code is used for which `rest` / code does not overflow float16. The scale is the
+// float16 nearest to `rest` / code.
 void QuantiseEqual(double rest, int32_t dim, int32_t bits, uint16_t offset, char* to) {
   const double most = bits == 8 ? 255.0 : 15.0;
   const double code = std::clamp(std::ceil(rest / kLargest), 1.0, most);

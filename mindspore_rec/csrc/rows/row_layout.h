@@ -8,7 +8,8 @@
 // state with an odd number of 2-byte numbers is padded to a multiple of 4 bytes. The metadata comes
 // first, so that the key and the beginning of the value are in the same cache line or in adjacent
 // cache lines. A row is one block of memory, so a tier copies the whole row at once. Rows are
-// 4-byte aligned. The kernels and row_values.h read and write the numbers.
+// 4-byte aligned. The numbers are read and written by the kernels (rows/kernels.h) and by
+// rows/row_values.h.
 #pragma once
 
 #include <cstddef>

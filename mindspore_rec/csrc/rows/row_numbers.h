@@ -40,7 +40,7 @@ struct Gradient {
   }
 };
 
-// Call the kernel of RowKernels that gathers rows to an output of the type of `out`.
+// Call the gather kernel for the type of `out`, float32 or bfloat16.
 inline void GatherRows(const RowKernels& kernels, char* const* rows, const uint32_t* inverse,
                        const uint32_t* pos, size_t n, const float* default_row, int dim,
                        const RowsOut& out) {
@@ -51,7 +51,7 @@ inline void GatherRows(const RowKernels& kernels, char* const* rows, const uint3
   }
 }
 
-// Call the kernel of Kernels that accumulates gradients of the type of `gradient`.
+// Call the accumulation kernel for the type of `gradient`, float32 or bfloat16.
 inline void AddGradient(const Kernels& kernels, const uint32_t* slot, const uint32_t* pos, size_t n,
                         const Gradient& gradient, const uint32_t* source, const float* scale,
                         int dim, float* sums) {

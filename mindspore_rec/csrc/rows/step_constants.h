@@ -20,8 +20,7 @@ struct StepConstants {
   Rounding rounding = {};  // for rows with numbers of 2 bytes
 };
 
-// Returns the constants of a step: the rule, the input and the numbers that are computed from rule
-// and input.
+// Returns the constants of a step: `rule`, `input`, and numbers that are computed from them.
 StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
 
 }  // namespace msrec

@@ -20,7 +20,7 @@ struct AttentionForm {
   float score_scale = 1.0f;   // factor of the product of query and key
   float weight_scale = 1.0f;  // factor of a SiLU
   // Biases that are added to the scores; null means no bias. `by_distance` has an element for each
-  // distance between two rows; the last element is also added for all larger distances. `by_time`
+  // distance between two rows; the last element is also the bias of all larger distances. `by_time`
   // has an element for each bucket of time differences.
   const float* by_distance = nullptr;
   int64_t distances = 0;

@@ -21,21 +21,20 @@ struct LinearWeight {
 
 class BlockProducts {
  public:
-  // The products multiply blocks of `rows` rows. `pass` says whether the forward products or the
-  // products of the gradient are prepared.
+  // `rows` is the number of rows of each block. `pass` chooses between the products of the forward
+  // pass and the products of the gradient.
   enum class Pass { kForward, kGradient };
   BlockProducts(Pass pass, Precision precision, int64_t rows, const LinearWeight& weight);
 
-  // Returns a block [rows, width] as a factor: `x` itself, or a rounded copy in memory of the
-  // calling thread. The copy is valid until the thread's next call with the same `place`, which is
-  // 0 or 1.
+  // Returns a block [rows, width] as a factor: `x` itself, or a rounded copy in thread-local
+  // memory. The copy is valid until the thread's next call with the same `place`, which is 0 or 1.
   const void* Factor(int place, int64_t width, const float* x) const;
 
   // y [rows, out] = x W^T
   void Forward(const void* x, float* y) const;
   // of_x [rows, in] = of_y W
   void Backward(const void* of_y, float* of_x) const;
-  // of_weight [out, in] = of_y^T x, or += it.
+  // of_weight [out, in] = of_y^T x; or, if `adds` is true, of_weight += of_y^T x.
   void Gradient(const void* of_y, const void* x, bool adds, float* of_weight) const;
 
  private:
@@ -54,8 +53,8 @@ class BlockProducts {
   // weight's gradient.
   std::shared_ptr<const Product> product_, first_, adding_;
   AlignedMemory memory_;
-  // The weight, packed for `product_`. Without oneDNN, a copy of the weight, transposed for forward
-  // products.
+  // The weight, packed for `product_`. Without oneDNN, a plain copy of the weight; for the forward
+  // pass, the copy is transposed.
   void* packed_ = nullptr;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The inner part of an HSTU block, and its gradient. A projected row [4 width] consists of queries,
-// keys, values and gates, to which the SiLU is applied. The rows of the attention are normalized
-// and then multiplied by the gates. See sequence/attention.h.
+// keys, values and gates. The SiLU is applied to all four parts. The rows of the attention are
+// normalized and then multiplied by the gates. See sequence/attention.h.
 #pragma once
 
 #include "sequence/attention_form.h"
@@ -12,7 +12,8 @@
 
 namespace msrec {
 
-// Writes the output [N, width], and the attention [N, width], which the gradient needs.
+// Writes the output [N, width]. For the gradient, also writes the result of the attention to
+// `attended` [N, width].
 void GatedAttend(const AttentionForm& form, const RowScales& norm, const Lists& lists,
                  const float* projected, float* attended, float* output, ThreadPool* pool);
 

@@ -9,8 +9,8 @@ namespace msrec {
 namespace {
 
 constexpr double kTasks = 64.0;
-// The part of the work per list, or per row of an attention, that does not depend on the list's
-// length. The unit is the work of one row.
+// Fixed work per list, or per row of an attention, in addition to the work that depends on the
+// list's length. The unit is the work of one row.
 constexpr double kFixedWork = 16.0;
 
 double WorkOf(int64_t length, Work work) {

@@ -10,7 +10,7 @@
 
 namespace msrec {
 
-// Partial sums of one task, and memory of its loops.
+// Partial sums that one task computes.
 struct AttentionSums {
   float* by_distance;  // [distances]
   float* by_time;      // [kTimeLanes, buckets]; each lane has the sums of every 16th key
@@ -64,7 +64,7 @@ struct SmallShape {
 
 struct SequenceKernels {
   const char* name;
-  // Returns the floats of memory that the loops over a list of `length` rows need.
+  // Returns the number of floats in the scratch memory for a list of `length` rows.
   int64_t (*attention_memory)(const AttentionForm& form, int64_t length);
   void (*attend)(const AttentionForm& form, const AttentionList& list, float* output,
                  float* memory);
@@ -79,8 +79,8 @@ struct SequenceKernels {
   void (*norm_rows_gradient)(int64_t rows, int64_t width, const float* x, const float* scale,
                              float epsilon, const float* of_output, float* of_x, float* of_scale,
                              float* of_shift);
-  // The functions gated_* compute a gated attention; the rows of a list are projected rows [4
-  // width].
+  // The functions gated_* compute a gated attention. Each row of a list has the shape [4 width]
+  // (see sequence/hstu.h).
   int64_t (*gated_memory)(const AttentionForm& form, int64_t length);
   void (*gated_attend)(const AttentionForm& form, const AttentionList& list, const RowScales& norm,
                        float* attended, float* output, float* memory);
@@ -96,8 +96,8 @@ struct SequenceKernels {
   // Adds the sums over the rows of x to `sums`. If `gates` is null, computes the gates again.
   void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     const float* gates, const float* of_output, const DiceSlopes& sums);
-  // Writes the gradient of x. `means` contains the means of the slopes and of the dots
-  // (DiceSlopes), or zeros if the moments are constants.
+  // Writes the gradient of x. `means` contains the sums `slopes` and `dots` (DiceSlopes) divided by
+  // the number of rows, or zeros if the moments are constants.
   void (*dice_gradient)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                         const float* of_output, const DiceSlopes& means, float* of_x);
   void (*prelu_rows)(int64_t rows, int64_t width, const float* x, const float* alpha,

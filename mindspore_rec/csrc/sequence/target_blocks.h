@@ -28,11 +28,11 @@ struct RowBlocks {
 // Returns the number of rows of the matrices x_k for N values: N, rounded up to whole blocks.
 int64_t TargetRows(int64_t values);
 
-// Returns memory of the calling thread for at least `floats` floats. Each `place` from 0 to 5 has
-// its own memory, which is valid until the thread calls BlockMemory with the same `place` again.
+// Returns thread-local memory for at least `floats` floats. Each `place` from 0 to 5 has its own
+// memory, which is valid until the thread calls BlockMemory with the same `place` again.
 float* BlockMemory(int place, int64_t floats);
 
-// Sets the rows from `count` on to 0.
+// Sets the rows [count, rows) to 0.
 void ClearRows(int64_t count, int64_t rows, int64_t width, float* x);
 
 // Splits the rows [first, first + count) by list, and calls fn(list, begin, end) for the rows
@@ -54,8 +54,8 @@ struct SplitWeight {
   std::vector<float> pairs, candidates;
 };
 
-// Returns the products of each hidden layer, for blocks of `rows` rows. The first layer's products
-// multiply pairs.
+// Returns one BlockProducts per hidden layer, for blocks of `rows` rows. The products of the first
+// layer use the weight `split.pairs`.
 std::vector<std::unique_ptr<BlockProducts>> LayerProducts(BlockProducts::Pass pass,
                                                           const TargetForm& form,
                                                           const SplitWeight& split, int64_t rows);
@@ -81,8 +81,8 @@ class TargetActivation {
   // adds the gradient of alpha.
   void Sums(int64_t rows, const float* x, const float* gates, const float* of_output,
             float* sums) const;
-  // Writes the gradient of the inputs. `means` [2 width] are the means over all rows of the first
-  // two sums, or 0 if the moments are constants.
+  // Writes the gradient of the inputs. `means` [2 width] contains the first two sums that `Sums`
+  // computes, divided by the number of rows, or 0 if the moments are constants.
   void Gradient(int64_t rows, const float* x, const float* of_output, const float* means,
                 float* of_x, float* sums) const;
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradient of a target attention. Passes over the blocks go from the last layer to the first.
-// Pass k computes the gradients of x_k, of the weight and bias that x_k is computed from, and of
-// h_(k-1). A task computes consecutive blocks and adds up their sums for the gradients of
-// parameters.
+// Pass k computes the gradients of x_k, W_k, b_k and h_(k-1). A task computes consecutive blocks
+// and adds up their sums for the gradients of parameters.
 #include "sequence/target_gradient.h"
 
 #include <memory>
@@ -21,7 +20,7 @@ using Pass = BlockProducts::Pass;
 // Places of BlockMemory.
 enum { kFactor, kOfOutput, kOfInput, kOfPairs, kGates };
 
-// Columns of a task's sums for one layer.
+// Positions of one layer's gradients in the sums of a task.
 struct LayerSums {
   int64_t weight;      // [width, width of the previous layer]; [width, 2 dim] for the first layer
   int64_t bias;        // [width]; the first layer has none
@@ -124,7 +123,8 @@ class TargetBackward {
     return matrix + blocks_.first(block) * form_.layers[k].width;
   }
 
-  // Step k uses x_(k+1) of a block, and the step after the last layer uses the scores.
+  // Step k computes the gradients of layer k from x_(k+1) of a block. The step after the last layer
+  // computes the gradients of the last weight and bias from the scores.
   void Step(size_t k, float* sums, int64_t block, bool adds) {
     const int64_t count = blocks_.count(block);
     const float* of_input = nullptr;
@@ -190,7 +190,8 @@ class TargetBackward {
   }
 
   // Computes the gradients of the values and of the first layer's weight for pairs. For each list,
-  // also computes the gradients of the candidate and of the row that the list adds to x_1.
+  // also computes the gradient of the candidate, and the gradient of the row W c + b that is added
+  // to x_1.
   void FirstLayer(float* sums, int64_t block, bool adds, const float* of_input) {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;
@@ -216,9 +217,9 @@ class TargetBackward {
     });
   }
 
-  // Returns the sums for a list that is only partly in the block: the block's first list if `which`
-  // is 0, the last list if `which` is 1. The sums are [dim] for the candidate, followed by [width]
-  // for the row of the list.
+  // Returns the block's sums for a list that continues in another block: for the block's first list
+  // if `which` is 0, and for the last list if `which` is 1. The sums are [dim] for the candidate,
+  // followed by [width] for the row W c + b of the list.
   float* Edge(int64_t block, int64_t which) {
     return edges_.data() + (2 * block + which) * (form_.dim + form_.layers[0].width);
   }

@@ -17,8 +17,8 @@ class BagPooling {
  public:
   // Requires: core outlives this object.
   explicit BagPooling(const TableCore* core) : core_(*core) {}
-  // Combines rows with the kernels in `rows`, and not with the kernels for the table's number
-  // types.
+  // Combines rows with the kernels `rows`. (By default, the table's number types determine the
+  // kernels.)
   BagPooling(const TableCore* core, const RowKernels* rows) : core_(*core), rows_(rows) {}
 
   // Throw std::invalid_argument if BagError finds an error in the bags (rows/bags.h).

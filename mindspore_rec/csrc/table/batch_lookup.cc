@@ -74,7 +74,7 @@ void BatchLookup::Finish(Batch* batch, bool moved, const float* unknown, const R
     // this lookup.
     ReserveRows(batch, LookupPurpose::kTrain, nullptr);
   }
-  // After the batch's index entries were read, another lookup may have inserted some of the batch's
+  // The index must be read again, because another lookup may have inserted some of the batch's
   // keys.
   batch->probed = false;
   Fetch(batch, LookupPurpose::kTrain, true, unknown, out);

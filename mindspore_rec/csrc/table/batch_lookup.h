@@ -20,9 +20,10 @@ class BatchLookup {
   // Requires: core outlives this object.
   explicit BatchLookup(TableParts* core) : core_(*core) {}
 
-  // Fill batch->row as `purpose` requires. If `out` is not null, copy the rows' values to out
-  // [batch->n, dim]. For a key without a row, the output is `unknown`; for a dropped id, the output
-  // is zeros. If Run throws, no row and no count has changed.
+  // Fill batch->row with the rows of the keys; `purpose` decides whether new keys get rows. If
+  // `out` is not null, copy the rows' values to out [batch->n, dim]. For a key without a row, the
+  // output is `unknown`; for a dropped id, the output is zeros. If Run throws, no row and no count
+  // has changed.
   void Run(Batch* batch, LookupPurpose purpose, const float* unknown, const RowsOut& out);
 
   // Prepare a training lookup: do all parts of Run that may throw. `pending` contains the rows that
@@ -30,8 +31,8 @@ class BatchLookup {
   // insert.
   void Prepare(Batch* batch, PendingRows* pending);
   // Complete a lookup that Prepare has prepared. `moved` is true if other lookups have inserted
-  // rows since Prepare. Finish throws an exception only if `moved` is true, and then leaves the
-  // table unchanged.
+  // rows since Prepare. If `moved` is false, Finish cannot throw. If `moved` is true, Finish may
+  // throw an exception, which leaves the table unchanged.
   void Finish(Batch* batch, bool moved, const float* unknown, const RowsOut& out);
 
  private:

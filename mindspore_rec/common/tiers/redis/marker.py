@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markers of buckets: two fields with the owner's token and the last write's sequence number.
+"""Markers of buckets: the owner's token, and the sequence number of the last write.
 
 A reader compares markers to detect that the server lost rows or returned to an older state.
 """

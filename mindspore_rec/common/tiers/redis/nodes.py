@@ -31,7 +31,7 @@ class Nodes:
     Attributes:
         homes: address of the server of each bucket.
         stale: True if `homes` must be read from the cluster again.
-        epoch: how often `homes` has changed. Connections of an earlier epoch are closed.
+        epoch: number of changes of `homes` so far. Connections of an earlier epoch are closed.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Nodes:
     def take(self, address: Address, greet: bool) -> Link:
         """Return an idle or new connection.
 
-        If `greet` is False, return a new connection, which is only for commands that transfer no
-        rows.
+        If `greet` is False, the connection is new, and may be used only for commands that transfer
+        no rows.
         """
         with self._lock:
             kept = self._idle.get(address)

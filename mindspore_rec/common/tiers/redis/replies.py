@@ -2,8 +2,8 @@
 """Forms that replies of a server must have.
 
 A Redis server always answers a command in the same form. A proxy, or a server that is not Redis,
-may answer in another form. The tier checks the form of each answer, and raises an error before it
-uses an answer of a wrong form.
+may answer in a different form. The tier checks the form of each answer, and raises an error before
+it uses an answer of a wrong form.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def is_value(reply: Any) -> bool:
 
 
 def is_fields(number: int) -> Form:
-    """Return the form of a reply with the values of `number` fields, such as a reply to HMGET.
+    """Return the form of a list of `number` values, such as a reply to HMGET.
 
     Example:
         >>> is_fields(2)([b"x", None]), is_fields(2)([b"x"]), is_fields(2)(3)

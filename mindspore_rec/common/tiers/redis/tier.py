@@ -7,16 +7,16 @@ The field's value is the bytes of the row, then 4 little-endian bytes of CRC32C 
 A hash of the key chooses one of 64 buckets. Worker w of N workers has its own hashes:
 `emb{t/w<w>of<N>/g...}v`. Each bucket also has a marker of two fields: `t`, the token of the tier
 that owns the bucket, and `s`, the sequence number of the last command that wrote to the bucket.
-Version 0.1 wrote values of `row_bytes` bytes without a checksum. Later versions write values with a
-checksum, which are 4 bytes longer. With `leftover="keep"`, values with and without a checksum are
-legal, and each value that is written again gets a checksum. With other values of `leftover`, a
-value without a checksum is illegal. (So with `leftover="keep"`, a value that lost exactly its
-checksum is read as a value of version 0.1.)
+Version 0.1 wrote values of `row_bytes` bytes without a checksum. Later versions append a checksum
+of 4 bytes to each value. With `leftover="keep"`, values with and without a checksum are legal, and
+each value that is written again gets a checksum. With other values of `leftover`, a value without a
+checksum is illegal. (So with `leftover="keep"`, a value that lost exactly its checksum is read as a
+value of version 0.1.)
 
 Guarantees.
 * Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
-  bit of the row or of the row's checksum has changed on the server. A row under a wrong key is
-  damaged too. A damaged row may be overwritten or erased, and the tier may be cleared.
+  bit of the row or of the row's checksum has changed on the server, or if the row is stored under
+  the wrong key. A damaged row may be overwritten or erased, and the tier may be cleared.
 * A read never returns an outdated row. The marker is read with each read of rows. The marker is
   also read on each new connection, before any rows are transferred. `RowsLostError` is raised if a
   server restarted empty or with an older state (a snapshot, a lagging replica), or if a bucket was
@@ -264,8 +264,8 @@ class RedisTier:
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # The first reply contains the number of new rows. If a write was retried, the number of new
-        # rows is not known.
+        # The reply to a write contains the number of new rows. After a retry, the number is
+        # unknown, because the first attempt may have written rows.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 
@@ -310,7 +310,7 @@ class RedisTier:
         """
         check_int("cursor", cursor, 0, 2**63 - 1)
         check_int("most", most, 1, 2**31 - 1)
-        # Limit the bytes of a reply.
+        # Limit the number of rows, so that no reply has too many bytes.
         most = min(most, self._most_rows)
         bucket, place = cursor & (BUCKETS - 1), cursor >> _PLACE_SHIFT
         place, life, fields, values = self._scan(
@@ -330,7 +330,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return part of a bucket, from an HSCAN cursor of the server process `life`."""
+        """Return the page of a bucket at `place`, an HSCAN cursor of the server process `life`."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)
@@ -340,8 +340,8 @@ class RedisTier:
             self._markers.check(bucket, marker.reply, least)
             following = int(command.reply[0])
             if command.server is None and (place or following):
-                # One command reads the whole bucket, because a restart between two commands would
-                # not be detected without a run id.
+                # The run id of the server is unknown, so a restart between two commands would not
+                # be detected. Read the whole bucket in one command.
                 place, most = 0, 2**31 - 1
                 continue
             now = self._life(command.server)
@@ -381,8 +381,8 @@ class RedisTier:
     def stats(self) -> dict[str, int | float]:
         """Return counts of operations since the tier was opened, and the number of rows.
 
-        Keys: rows, hits, misses, read_rows, written_rows, read_bytes, written_bytes, retries. Byte
-        counts are bytes of values, including checksums.
+        Keys: rows, hits, misses, read_rows, written_rows, read_bytes, written_bytes, retries.
+        read_bytes and written_bytes count the bytes of values, including checksums.
         """
         with self._count_lock:
             counts: dict[str, int | float] = dict(self._counts)

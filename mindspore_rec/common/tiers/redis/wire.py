@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Name buckets, and pack commands of Redis' protocol with NumPy.
 
-Every field has 8 bytes. Every value of a table has the same length: a row and its checksum. A
-command is thus a matrix of bytes, and needs no Python object per row.
+Every field has 8 bytes. Every value of a table has the same length: a row and its checksum.
+Therefore NumPy can pack a command as a matrix of bytes, without a Python object per row.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Piece(NamedTuple):
 def bucket_names(
     table: str, generation: int, row_bytes: int, worker: int = 0, workers: int = 1
 ) -> list[bytes]:
-    """Return the keys of one worker's buckets of a table on the server.
+    """Return the names of a table's buckets on the server; each worker has its own buckets.
 
-    The braces are a hash tag, from which a cluster computes the slot. Generation and row length are
-    part of the name, so rows of another layout are not found. With several workers, the name also
-    contains the worker's number and the number of workers, because both numbers determine which
-    rows the worker owns.
+    The part in braces is a hash tag: a cluster computes the slot from this part only. Generation
+    and row length are part of the name, so rows of another layout are not found. With several
+    workers, the name also contains the worker's number and the number of workers, because both
+    numbers determine which rows the worker owns.
 
     Example:
         >>> bucket_names("user id", 0, 212)[5]
@@ -121,7 +121,7 @@ class Packer:
         return lines
 
     def reads(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield the HMGET command of each piece, which reads the marker and the keys' rows."""
+        """Yield one HMGET command per piece, which reads the marker and the rows of the keys."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2 + MARKER_FIELDS
@@ -135,7 +135,7 @@ class Packer:
         pieces: list[Piece],
         numbers: list[int],
     ) -> Iterator[Packed]:
-        """Yield the HSET command of each piece, which writes the marker's number and the rows."""
+        """Yield one HSET command per piece, which writes rows and the marker's sequence number."""
         middle = 12 + len(self._middle)
         width = middle + self.value_bytes + 2
         lines = self._fields(keys, order, width)
@@ -151,7 +151,7 @@ class Packer:
             )
 
     def erases(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield the HDEL command of each piece, which deletes the keys' rows."""
+        """Yield one HDEL command per piece, which deletes the rows of the keys."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2

@@ -15,7 +15,7 @@
 
 namespace msrec {
 
-// A batch that will be used soon.
+// A batch whose rows are prefetched.
 struct Fetch {
   int64_t number = 0;
   std::vector<int64_t> ids;

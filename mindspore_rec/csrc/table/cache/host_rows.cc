@@ -145,7 +145,7 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending
         trains ? &stats_.lookup_wait : (reads ? &stats_.evaluation_wait : &other);
     const Stopwatch watch(seconds);
     if (replaces && upper_.KeepsDigest()) {
-      // Read a row before it is replaced, because the row's digest must be subtracted.
+      // Read the old rows before they are replaced, because their digests must be subtracted.
       try {
         tiers_.Read(keys, &rows, &found);
         replaces = false;

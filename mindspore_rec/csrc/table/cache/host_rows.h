@@ -34,9 +34,9 @@ class HostRows {
   // memory is too small. May also throw std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Demote rows to make room in host memory for `rows` new rows; return the number of new rows that
-  // fit. If `prefetching` is true, fewer than `rows` new rows may fit, because rows that earlier
-  // prefetched batches need are not demoted. If `prefetching` is false and not all rows fit, throws
-  // std::invalid_argument.
+  // fit. If `prefetching` is true, MakeRoom does not demote rows that earlier prefetched batches
+  // need, so fewer than `rows` new rows may fit. If `prefetching` is false and not all rows fit,
+  // throws std::invalid_argument.
   size_t MakeRoom(size_t rows, bool prefetching);
 
   struct Stats {
@@ -58,7 +58,7 @@ class HostRows {
   // rows. Rows that a prefetched batch needs are demoted only if `prefetched` is true.
   size_t Demote(size_t rows, bool prefetched);
   // Return the keys in `pending` and in the batch that have no row in any tier. `at` contains the
-  // positions of the keys that were searched in lower tiers.
+  // batch positions of the keys that were looked up in lower tiers, and `found` the results.
   static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
                                          const std::vector<uint32_t>* missing,
                                          const std::vector<uint32_t>& at, const bool* found);

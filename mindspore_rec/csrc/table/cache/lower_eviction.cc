@@ -8,9 +8,9 @@
 namespace msrec {
 namespace {
 
-// Number of rows that the sweep visits in one step: 1/4096 of all rows, within the limits below.
-// The sweep of a slice only frees space, because lookups already treat rows that are due for
-// eviction as missing.
+// Number of rows that the sweep visits in one step: 1/4096 of all rows, but at least kLeastOfSlice
+// and at most kMostOfSlice. The sweep of a slice only frees space, because lookups already treat
+// rows that are due for eviction as missing.
 constexpr size_t kLeastOfSlice = 64;
 constexpr size_t kMostOfSlice = 2048;
 constexpr size_t kSampled = 8;  // rows that are compared for each row to evict
@@ -23,8 +23,8 @@ void LowerEviction::NoteFailure() noexcept {
 }
 
 size_t LowerEviction::Evict(std::vector<int64_t> keys, const ReasonOf& reason) {
-  // If a row moves during a walk over the tiers, the walk may return the row twice. A repeated row
-  // is evicted and counted only once.
+  // If a row moves during a walk over the tiers, the walk may return the row twice. Remove repeated
+  // keys, so that no row is counted twice.
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   // The copies of the rows may be outdated, so the rows are read again.

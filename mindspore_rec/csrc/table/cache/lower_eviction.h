@@ -2,7 +2,7 @@
 //
 // LowerEviction: evicts rows that are only in lower tiers. Lookups treat rows that are due for
 // eviction as missing, so a slow sweep, one slice per step, suffices to free the space of these
-// rows. If the table exceeds its capacity, the evicted rows are chosen from a sample of rows that
+// rows. If the table exceeds its capacity, LowerEviction evicts rows from a sample of the rows that
 // the sweep visits. LowerEviction is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
@@ -32,7 +32,8 @@ class LowerEviction {
   // Evict all rows that are due for eviction. If `norms` is true, also evict all rows with a small
   // norm.
   void EvictAll(bool norms);
-  // Do the same as EvictAll, and end the sweep that Trigger has started.
+  // Call EvictAll. Also end the sweep that Trigger has started, because no rows are left for the
+  // sweep.
   void EvictTriggered(bool norms);
   // Evict `rows` rows because of the table's capacity; return the number of evicted rows. In each
   // sample, the rows with the lowest priority are evicted. Rows in lower tiers are evicted first,
@@ -41,7 +42,7 @@ class LowerEviction {
   // Evict the rows of the keys in `keys` for which `reason` returns a reason other than kNone;
   // return the number of evicted rows. A repeated key counts once.
   size_t Evict(std::vector<int64_t> keys, const ReasonOf& reason);
-  // Count a failure of a step's eviction, and restart the sweep.
+  // Count a step in which a tier failed during eviction, and restart the sweep.
   void NoteFailure() noexcept;
 
   // Return the number of steps in which a tier failed during eviction.

@@ -60,8 +60,8 @@ void LowerTiers::EraseDeparted() {
   if (keys.empty()) return;
   fetches_.Invalidate(keys);
   OnTier([&] { Queue().Erase(keys); });
-  // Forget the keys only after the queue has accepted the keys. If the tier fails while the queue
-  // is full, a later call must still erase the copies.
+  // Forget the keys only after the queue has accepted the keys. If Erase throws, a later call of
+  // EraseDeparted erases the copies.
   upper_.ForgetDeparted();
 }
 
@@ -137,8 +137,8 @@ void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
 
 void LowerTiers::Flush() {
   EraseDeparted();
-  // First drain the queue: if the tier fails, Drain throws an exception before all rows are queued
-  // again.
+  // Drain the queue before all rows are copied to the queue, so that an error of the tier is thrown
+  // early.
   OnTier([&] { Queue().Drain(); });
   upper_.CopyAll(kPartRows, [&](std::vector<int64_t> keys, std::vector<char> rows) {
     Write(std::move(keys), std::move(rows));

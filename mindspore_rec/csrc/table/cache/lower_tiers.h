@@ -55,9 +55,9 @@ class LowerTiers {
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the rows in the tiers. The walk does not visit the queue. Set `keys`
-  // and `rows` to the next rows, about `most` rows in total. Returns false at the end of the walk;
-  // the next call then begins a new walk. Requires Queue().
+  // Continue a slow walk over the rows in the tiers, without the rows in the queue. Set `keys` and
+  // `rows` to the next rows, about `most` rows. Returns false at the end of the walk; the next call
+  // then begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
   // Continue the walk that checks every row, and read about `most` further rows. Return the number
@@ -82,8 +82,8 @@ class LowerTiers {
   // or unavailable, or if memory is short. All rows of the table can be read even while some rows
   // are still in the queue.
   void DrainIfPossible();
-  // Call fn for each part of the rows that are in a lower tier only. Rows that are due for eviction
-  // are included.
+  // Call fn for the rows that are in a lower tier only, with several rows per call. Rows that are
+  // due for eviction are included.
   void Walk(const std::function<void(KeyedRows&)>& fn);
   // Write every row to the tiers, including the rows in host memory. After Flush, a tier that
   // promises durability keeps the rows even if the process is killed (kill -9).
@@ -102,15 +102,15 @@ class LowerTiers {
   };
   // Copy all rows to the new layout, with fresh optimizer state. The existing rows stay unchanged.
   Relaid Relay(const RowLayout& layout);
-  // Replace the rows by the copies that Relay has made. Returns the old queue, whose rows are no
-  // longer read.
+  // Replace the rows by the copies that Relay has made. Returns the old queue; the table no longer
+  // reads the old queue's rows.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
   // Clear tiers that the table no longer uses. If clearing fails, clearing is tried again by the
   // queue's thread, by Flush, by the next change of the layout, and by Close. Until the tiers are
   // cleared, the old rows occupy space but have no other effect. The table never reads the old
   // rows: a generation is opened a second time only after its rows have been cleared. Flush throws
-  // an exception as long as the tiers with old rows are not cleared. If this run ends with a
-  // successful Flush, a later run cannot find rows of an earlier layout.
+  // an exception as long as the tiers with old rows are not cleared. After a successful Flush at
+  // the end of a process, a later process cannot find rows of an earlier layout.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
@@ -142,9 +142,9 @@ class LowerTiers {
   std::unique_ptr<TierScan> sweep_;  // null if the next Sweep starts at the beginning
   TierScrub scrub_;
   // Queues in front of tiers that are no longer read. A tier is no longer read if its rows have an
-  // earlier layout, or a new layout that could not be completed. A queue in this list contains only
-  // the request to clear the queue's tier. The queue repeats this request until it succeeds. Flush
-  // and the next change of the layout wait until all queues in this list are empty.
+  // earlier layout, or a new layout that could not be completed. Each of these queues contains only
+  // a request to clear its tier, and repeats the request until it succeeds. Flush and the next
+  // change of the layout wait until all these queues are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

@@ -8,8 +8,8 @@
 // rows, the other thread makes keys unique or promotes rows. The threads are started when the first
 // batch is added.
 //
-// The caller must hold the table's mutex. If a method has a `lock` argument, the method releases
-// this lock during a wait.
+// The caller must hold the table's mutex. A method with an argument `lock` releases the lock while
+// the method waits.
 #pragma once
 
 #include <array>

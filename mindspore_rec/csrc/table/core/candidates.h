@@ -26,7 +26,7 @@ class Candidates {
   // std::bad_alloc.
   Candidates(const ShardContext* context, int number);
 
-  // True if counters for `keys` more keys need no new memory.
+  // True if memory for `keys` new counters is already reserved.
   bool HasRoom(size_t keys) const;
   void Reserve(size_t keys);
   // Grow the index, if it could not grow earlier because memory was short. Throws std::bad_alloc.
@@ -47,8 +47,7 @@ class Candidates {
   void Evict(uint32_t id);
   // Return an upper bound: the places of all counters in use are below end().
   uint32_t end() const { return store_.end(); }
-  // Append the exact counters in the form of row metadata. If the counts are in a sketch, nothing
-  // is appended.
+  // Append the exact counters to `counters`. If the counts are in a sketch, nothing is appended.
   void Export(std::vector<RowMeta>* counters) const;
   // Set a key's counter to the value of an exported counter. Throws std::bad_alloc.
   void Import(uint64_t hash, const RowMeta& counter);

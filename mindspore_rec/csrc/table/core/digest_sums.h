@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DigestSums: the sum of the digests of a shard's rows. The sum excludes rows that are due for
-// eviction. If rows are evicted by age, the class stores a separate sum for each time of last use,
-// because a row becomes due for eviction as time passes, without a write. The digest is the total
-// of the sums of rows that are not due for eviction. If rows are evicted by age, the class also
-// stores, for each row in host memory, which sum includes the row.
+// eviction. If rows are evicted by age, a row becomes due for eviction without a write, as time
+// passes. For this case, the class stores a separate sum for each time of last use, and for each
+// row in host memory, which sum includes the row. The digest is the total of the sums of rows that
+// are not due for eviction.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,8 @@ class DigestSums {
   }
   // Methods that change a sum may throw std::bad_alloc; the sums are then wrong.
 
-  // Subtract `before`, the old digest of the row in `place`. Add `after`, the row's new digest, to
-  // the sum for the time of last use in `meta`.
+  // Subtract `before`, the old digest of the row in `place`. Add `after`, the row's new digest. The
+  // time of last use in `meta` selects the sum.
   void Replace(uint32_t place, uint64_t before, uint64_t after, const RowMeta& meta) {
     if (!by_age()) {
       Replace(before, after);
@@ -58,7 +58,7 @@ class DigestSums {
   void Prefetch(uint32_t place) const {
     if (place < seen_.size()) __builtin_prefetch(seen_.data() + place, 1);
   }
-  // Record which sum includes the row that has been stored in a place.
+  // Record which sum includes the new row in a place.
   void Place(uint32_t place, const RowMeta& meta) noexcept {
     if (by_age()) seen_[place] = Seen(meta);
   }
@@ -80,9 +80,8 @@ class DigestSums {
   }
   void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
 
-  // Return the sum of the digests of rows for which due(metadata) is false. The metadata for `due`
-  // contains only the fields that decide whether a row is due for eviction: the last step, the last
-  // second, or both.
+  // Return the sum of the digests of rows for which due(metadata) is false. In the metadata, only
+  // the fields that affect eviction are set: the last step, the last second, or both.
   template <typename Fn>
   uint64_t Sum(const Fn& due) const {
     if (!by_age()) return all_;
@@ -102,8 +101,8 @@ class DigestSums {
   }
 
  private:
-  // Return only the fields that decide whether a row is due for eviction, so that there are few
-  // sums.
+  // Return the key in `of_` for a row. The key omits fields that do not affect the row's eviction,
+  // so that there are few sums.
   uint64_t Seen(const RowMeta& meta) const {
     return (by_steps_ ? uint64_t{meta.last_step} << 32 : 0) | (by_seconds_ ? meta.last_time : 0);
   }
@@ -145,9 +144,9 @@ class DigestSums {
 
   bool by_steps_ = false, by_seconds_ = false;
   uint64_t all_ = 0;  // sum of all rows if nothing is evicted by age
-  // The keys of the map have the last step in the upper half and the last second in the lower half.
-  // The map is ordered, not hashed, so that seconds chosen by users cause no collisions. The map
-  // has no entries for sums that are 0.
+  // Sums by time of last use. The upper half of a key is the last step, and the lower half is the
+  // last second. The map is ordered, not hashed, so that seconds chosen by users cause no
+  // collisions. The map has no entries for sums that are 0.
   std::map<uint64_t, uint64_t> of_;
   Recent recent_;
   std::vector<uint64_t> seen_;  // for each place, the time of the sum that includes the row

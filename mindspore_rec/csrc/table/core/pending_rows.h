@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PendingRows: the rows that prepared lookups may insert. The memory for pending rows is not free,
-// so the next lookup must reserve further memory.
+// PendingRows: the rows that prepared lookups may insert. The memory for pending rows is already
+// reserved, so the next lookup must reserve additional memory.
 #pragma once
 
 #include <cstddef>

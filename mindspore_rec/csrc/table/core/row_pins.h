@@ -21,8 +21,8 @@ class RowPins {
   // Requires: context and rows outlive this object.
   RowPins(const ShardContext* context, const SlabStore* rows) : context_(*context), rows_(*rows) {}
 
-  // Allocate entries for all places below `end`. Throws std::bad_alloc. A method that is called for
-  // a place without an entry may also throw std::bad_alloc.
+  // Allocate entries for all places below `end`. Throws std::bad_alloc. If a place has no entry,
+  // other methods allocate the entry, and may throw std::bad_alloc.
   void Reserve(size_t end) { pins_.resize(std::max(pins_.size(), end)); }
   // Reserve memory for `more` more rows with copies. The memory grows geometrically, because
   // ReserveCopies is also called for single rows. Throws std::bad_alloc.

@@ -19,7 +19,7 @@ inline void FillTime(const ShardContext& context, RowMeta* meta) {
   if (meta->last_time == 0 && context.time != 0) meta->last_time = context.first_time;
 }
 
-// Turn a block from a lower tier into a row for evaluation; return null if the row is due for
+// Return the row in a block from a lower tier, for evaluation. Return null if the row is due for
 // eviction.
 inline const char* ReadThrough(const ShardContext& context, char* block) {
   FillTime(context, Meta(block));
@@ -39,7 +39,7 @@ inline EvictionReason ReasonToEvict(const ShardContext& context, const char* row
 // Return the priority of a row; the row with the lowest priority is evicted first.
 double EvictionPriority(const ShardContext& context, const char* row);
 
-// Fill a row with the first contents for `key`. The `dirty` bit does not change.
+// Fill a row with the first contents for `key`. Does not change the `dirty` bit.
 void WriteFresh(const ShardContext& context, char* row, int64_t key);
 // Fill a block with the first contents for `key`, and clear the `dirty` bit.
 inline void WriteFirst(const ShardContext& context, char* block, int64_t key) {

@@ -170,8 +170,8 @@ void Shard::FindOrInsert(Batch* batch, Hold hold) {
     if (context_->identity()) {
       row = IdentityRow(key);
     } else if (row != nullptr && context_->Due(*Meta(row))) {
-      // A row due for eviction counts as missing: erase the row, and decide the admission of its
-      // key as for a new key.
+      // A row that is due for eviction counts as missing: erase the row, and treat its key as a new
+      // key.
       Erase(key);
       row = Admit(hashes_[i], key, occurrences);
       if (context_->tiered && row != nullptr) pins_.HoldRow(inserted_, hold);

@@ -42,8 +42,8 @@ struct ShardStats {
   }
 };
 
-// The memory of a shard in bytes, by purpose. The bytes of candidates and of the eviction log are
-// not included.
+// The memory of a shard in bytes, by purpose, without the memory of the candidates and of the
+// eviction log.
 struct ShardMemory {
   size_t rows, index, changes, digests;
 };
@@ -67,7 +67,7 @@ class Shard {
 
   // ---- batched operations on this shard's part of a batch, after MakeUnique ----
 
-  // Return true if `rows` rows already have memory, which means that Reserve would do nothing.
+  // Return true if memory for `rows` new rows is already reserved.
   bool HasRoom(size_t rows) const;
   // Reserve memory for `rows` new rows, so that Resolve cannot run out of memory. Throws
   // std::bad_alloc.
@@ -78,7 +78,8 @@ class Shard {
   // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. If the
   // purpose is kTrain or kInsert, admitted keys get rows, and all rows are counted and touched. If
   // the purpose is kPut, all keys get rows without admission, and all rows are counted once and
-  // touched. For any other purpose, the shard does not change.
+  // touched. If the purpose is neither kTrain nor kInsert nor kPut, Resolve does not change the
+  // shard.
   void Resolve(Batch* batch, LookupPurpose purpose);
   // Return the row of `key`; null if there is no row or if the row is due for eviction.
   char* Find(int64_t key);
@@ -103,15 +104,15 @@ class Shard {
   // `norms` is true, also drop rows with a small norm. Returns true if the shard's last place has
   // been visited.
   bool EvictSlice(size_t rows, bool norms);
-  // Let the next slice begin at the first place.
+  // Begin the next call of EvictSlice at the first place.
   void RestartSweep() { cursor_ = 0; }
   // Drop the row of `key` if the row is due for eviction.
   void EvictDue(int64_t key);
-  // Return the number of places that the sweep visits.
+  // Return the number of places that one complete sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
   // Choose enough candidates to evict about n rows of this shard, if the table has more rows than
-  // its capacity. The function compares kSampled * n + 64 consecutive rows. The candidates are the
-  // 2 n + 64 rows with the lowest priority.
+  // its capacity. The function compares kSampled * n + 64 consecutive rows. Of these rows, the 2 n
+  // + 64 rows with the lowest priority become candidates.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
   // Drop the row in `place`, because the table is over its capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
@@ -121,9 +122,10 @@ class Shard {
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
   // Return the log of changed keys by epoch. Only BeginEpoch may begin an epoch, and only
-  // StopRecording may end the recording. `Touch` records the keys of rows.
+  // StopRecording may end the recording. The method Touch of the shard adds keys to the log.
   ChangeLog& changes() { return changes_; }
-  // Return the digests of rows. Call digests().Keep() only while the shard's changes are recorded.
+  // Return the object that stores the digests of the shard's rows. Call digests().Keep() only while
+  // the shard's changes are recorded.
   ShardDigests& digests() { return digests_; }
   // For a table with lower tiers: return which rows must stay in host memory and which rows have
   // copies in lower tiers.
@@ -147,11 +149,11 @@ class Shard {
   // or the current step and time. If `one.values` is null, an existing row keeps its values, and a
   // new row gets its first values.
   void Import(int64_t key, const RowArrays& one);
-  // Return copies of the rows in another layout, with fresh optimizer state. The shard does not
-  // change before the call of Adopt.
+  // Return copies of the rows in another layout, with fresh optimizer state. Relaid does not change
+  // the shard; Adopt does.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
   // Replace the rows by the copies that Relaid has made, and record that every row has changed.
-  // Requires: the context has the new layout. Also requires an earlier call of
+  // Requires: the ShardContext already has the new layout. Also requires an earlier call of
   // changes().Reserve(size()), because otherwise Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
   // Emptied() allocates memory that the caller then passes to Clear(). Throws std::bad_alloc.
@@ -182,7 +184,7 @@ class Shard {
   // that must stay in host memory for the current step or call are left out. Rows that prefetched
   // batches have pinned are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
-  // Return the row of a candidate, which is in `place`.
+  // Return the row in `place`, the place of a candidate.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
   // Free the place of a demoted row, which is now in a lower tier.
   void FreeDemoted(uint32_t place) noexcept;
@@ -215,8 +217,9 @@ class Shard {
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
   void Release(uint32_t id) noexcept;
-  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. The
-  // first `bytes` bytes of each row are prefetched, for several rows at a time.
+  // Call fn(i, place) for i = 0, ..., n - 1, where `place` is the place of the row of keys[i], or
+  // Index::kNone if there is no row. The first `bytes` bytes of each row are prefetched, for
+  // several rows at a time.
   template <typename Fn>
   void ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const;
   // Call fn(place, row) for the rows that were touched in the current epoch. The function fn may be

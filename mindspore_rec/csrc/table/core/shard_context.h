@@ -19,8 +19,8 @@
 namespace msrec {
 
 // For tables with lower tiers: the indexes of the step, the call and the prefetched batches that
-// pin rows in host memory. The indexes wrap around, so a row that was not touched for a very long
-// time may stay pinned unnecessarily, which does no harm.
+// pin rows in host memory. Because the indexes wrap around, a row that was not touched for a very
+// long time may stay pinned longer than necessary. A pin that is too long is harmless.
 struct Pins {
   uint16_t step = 1;  // index of this step, in the pins of its rows; 15 bits
   uint16_t call = 1;  // index of the current call, in the pins of its rows; 15 bits; equals `step`
@@ -90,8 +90,8 @@ struct ShardContext {
   // True if the table has an identity index. In an identity index, the key itself determines the
   // place of its row, and even an unused key has a place.
   bool identity() const { return is_static() && !tiered && !placement.spread(); }
-  // True if a key of the vocabulary gets a place for its row only when the key is first trained.
-  // For an untrained key, a lookup returns the key's first value.
+  // True if the table has a vocabulary, but stores the row of a key only after the key is first
+  // trained. For an untrained key, a lookup returns the key's first value.
   bool has_unseen() const { return is_static() && !identity(); }
   bool Due(const RowMeta& meta) const {
     return eviction.by_age() && Age(eviction, horizon, meta) != EvictionReason::kNone;

@@ -2,13 +2,14 @@
 //
 // ShardDigests: the digests (row_digest.h) of a shard's rows. For each row in host memory, the
 // class stores a digest of 8 bytes. The class also stores the sum of the digests of all rows in the
-// shard, including rows in lower tiers. A stored digest is the digest that the row had at the
-// beginning of the current epoch, or at a later export. When a row changes, the shard does not hash
-// the row. The shard hashes a changed row when the row is exported or demoted, or when the next
-// epoch begins. For a row in a lower tier, the sum includes the digest that the row had when it was
-// demoted. For a key that has no row yet (has_unseen), the sum includes the digest of the key's
-// first row. For a row that is not in host memory, the class stores no separate digest. If memory
-// runs out, all digests are dropped and the call continues.
+// shard, including rows in lower tiers. The stored digest is the row's digest at the beginning of
+// the current epoch, or at the last export if the epoch began before the export. When a row
+// changes, the shard does not hash the row. The shard hashes a changed row when the row is exported
+// or demoted, or when the next epoch begins. For a row in a lower tier, the sum includes the digest
+// that the row had when it was demoted. For a key of a vocabulary that has no row yet (has_unseen),
+// the sum includes the digest of the row that the key will get first. For a row that is not in host
+// memory, the class stores no separate digest. If memory runs out, all digests are dropped and the
+// call continues.
 //
 // A ShardDigests object is a part of a shard, and uses the places of the shard's rows. Other
 // classes call only Keep, Drop, kept and DamagedRows.
@@ -30,9 +31,9 @@ class ShardDigests {
   ShardDigests(const ShardContext* context, const SlabStore* rows, int number)
       : context_(*context), rows_(*rows), number_(number) {}
 
-  // Begin to store digests. The argument `elsewhere` contains the sums of the digests of rows that
-  // are not in host memory. Requires: changes are recorded, and the rows of a device cache have
-  // been written back. May throw std::bad_alloc; the object then keeps no digests.
+  // Begin to store digests. `elsewhere` contains the sums of the digests of all rows outside host
+  // memory. Requires: changes are recorded, and the rows of a device cache have been written back.
+  // May throw std::bad_alloc; the object then keeps no digests.
   void Keep(DigestSums elsewhere);
   void Drop() noexcept;
   bool kept() const { return kept_; }
@@ -71,8 +72,7 @@ class ShardDigests {
   void Remove(uint32_t id) noexcept;
   // Subtract the digest of a row in a lower tier; `block` contains the bytes of the row.
   void RemoveBelow(const char* block) noexcept;
-  // Record the digest of a row that has been put into a place; the sums already include this
-  // digest.
+  // Store the digest of a new row in place `id`. The sums must already include this digest.
   void Place(uint32_t id) noexcept;
   // Prepare the demotion of a row; the digest of the row stays in the sums.
   void Leave(uint32_t id) noexcept;

@@ -81,7 +81,7 @@ Shard::Empty Shard::Emptied() {
   Empty empty{std::make_unique<SlabStore>(store_.stride(), !context_->identity()), nullptr,
               candidates_.Emptied()};
   if (context_->identity()) {
-    // Every key of the vocabulary still exists, and its row has the first value again.
+    // With a vocabulary, no key disappears: the row of each key has its first value again.
     empty.rows->Reserve(store_.end());
     while (empty.rows->end() < store_.end()) empty.rows->Allocate();
   }

@@ -36,7 +36,8 @@ class StepLookups {
   std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
   // Keep a batch's memory for later batches.
   void Recycle(std::unique_ptr<Batch> batch);
-  // Allocate the memory that Keep needs, before a lookup changes anything. Throws std::bad_alloc.
+  // Allocate memory for a later call of Keep. Call NewPlace before a lookup changes anything.
+  // Throws std::bad_alloc.
   static Outstanding::node_type NewPlace();
   // Keep a batch until its gradient arrives; return its ticket. If there are too many batches, the
   // oldest batches are dropped.
@@ -68,8 +69,8 @@ class StepLookups {
   void ReserveNote();
   void Note(const IdView& ids);
   // Return, for each training lookup of this step, the hash (HashIds) of the ids and the number of
-  // ids. If this step has no training lookups, return the hashes and numbers of the last step with
-  // training lookups.
+  // ids. If this step has no training lookups, return the values of the last step that had training
+  // lookups.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }
@@ -79,8 +80,8 @@ class StepLookups {
  private:
   struct Deferred {
     std::unique_ptr<Batch> batch;
-    // A copy of the gradient is in `floats` if the gradient is float32, and in `halves` if it is
-    // bfloat16; the other vector is empty.
+    // A copy of a float32 gradient is in `floats`, and a copy of a bfloat16 gradient is in
+    // `halves`; the unused vector is empty.
     std::vector<float> floats;
     std::vector<uint16_t> halves;
 

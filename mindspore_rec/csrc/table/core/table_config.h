@@ -32,8 +32,9 @@ struct RowPrecision {
 
 struct TableConfig {
   std::string name;
-  // Tables in different scopes may have the same name. The program has scope 0, and each served
-  // network has its own scope. Neither files nor the first values of rows depend on the scope.
+  // Tables in different scopes may have the same name. Tables of the running program have scope 0,
+  // and each network that is served has its own scope. Neither files nor the first values of rows
+  // depend on the scope.
   int64_t scope = 0;
   int64_t id = 0;  // the table's number in the registry
   int32_t dim = 0;
@@ -42,10 +43,10 @@ struct TableConfig {
   int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
   bool outside_zeros = false;  // static table: true to return zeros for ids outside the vocabulary,
                                // false to throw
-  // The first vector is the value that training lookups return for unknown keys and for keys that
-  // are not admitted; the second vector is the value for evaluation. A vector has dim floats, or
-  // one float for all elements. If the vector for training is empty, training uses zeros. If the
-  // vector for evaluation is empty, evaluation uses the value for training.
+  // Training lookups return `unknown_value` for unknown keys and for keys that are not admitted;
+  // evaluation lookups return `serving_unknown_value`. Each vector has dim floats, or one float for
+  // all elements. An empty `unknown_value` means zeros. An empty `serving_unknown_value` means the
+  // same as `unknown_value`.
   std::vector<float> unknown_value;
   std::vector<float> serving_unknown_value;
   Admission admission;

@@ -47,8 +47,8 @@ struct TableCore {
   uint64_t Inserted() const;
   // Number of rows in host memory.
   size_t Rows() const;
-  // Version number of the rows' addresses. The version changes when a shard removes a row and when
-  // rows get another layout. Pointers to rows of an older version may be stale.
+  // Return a version number that changes when a shard removes a row and when rows get another
+  // layout. A pointer to a row may be stale if the version has changed since the pointer was read.
   uint64_t Structure() const;
 
   // Throw if an id is outside a static vocabulary and the table does not return zeros for such ids.
@@ -70,8 +70,8 @@ struct TableCore {
 
   // Return the layout of rows that a rule requires.
   RowLayout LayoutFor(const Rule& rule) const;
-  // Set the layout of rows. Requires: the shards' rows already have this layout, or the next call
-  // of Shard::Adopt sets this layout.
+  // Set the layout of rows. Requires: the shards' rows already have this layout, or Shard::Adopt is
+  // called next, with rows in this layout.
   void TakeLayout(const RowLayout& layout);
 
   // Whether every shard keeps a digest. A shard that runs out of memory drops its digest.

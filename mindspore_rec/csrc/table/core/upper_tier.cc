@@ -79,7 +79,7 @@ void UpperTier::Promote(Batch* batch, const std::vector<uint32_t>& at,
       ++*promoted;
     }
   } catch (...) {
-    // If `rows` is not null, the rows promoted so far are complete and stay in host memory.
+    // If `rows` is null, undo the promotions, because the promoted rows have no values yet.
     while (rows == nullptr && j-- > 0) {
       if (!found[j]) continue;
       core_.ShardFor(keys[j]).UndoPromote(keys[j]);

@@ -34,8 +34,7 @@ class UpperTier {
   // Requires: core outlives this object.
   explicit UpperTier(TableCore* core) : core_(*core) {}
 
-  // Return the message with the table's name prepended. The caller of Where need not hold the
-  // mutex.
+  // Return the message with the table's name prepended. Where may be called without the mutex.
   std::string Where(const std::string& what) const;
   const ShardContext& context() const;
   TableMutex* mutex() const;
@@ -64,21 +63,21 @@ class UpperTier {
 
   // Reserve memory for a batch whose keys are unique. After Reserve, the following operations
   // cannot run out of memory: the promotion of missing rows, the insertion of rows that are in no
-  // tier, and the recording of the batch's keys. The memory for the batch is in addition to the
-  // memory for `pending`, which may be null. Throws std::bad_alloc.
+  // tier, and the recording of the batch's keys. Reserve also reserves the memory for the rows in
+  // `pending`, unless `pending` is null. Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
   // position in the batch. `rows` contains the blocks of the rows, one after another. If `rows` is
-  // null, the caller overwrites the rows later. Adds the number of promoted rows to *promoted.
-  // Throws std::bad_alloc. If `rows` is not null, the rows that were promoted before a
-  // std::bad_alloc stay in host memory. Requires Reserve.
+  // null, Promote does not write the rows, and the caller must write them. Adds the number of
+  // promoted rows to *promoted. Throws std::bad_alloc. After a std::bad_alloc, the rows that are
+  // already promoted stay in host memory if `rows` is not null. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
-  // For each index i in `of`, promote the row of keys[i], whose bytes are block i of `rows`, and
-  // hold the row in host memory for prefetched batch `number`. Adds the number of promoted rows to
-  // *promoted; a key with a row in host memory is skipped. Rows that were promoted before a
-  // std::bad_alloc stay in host memory.
+  // For each index i in `of`, promote the row of keys[i]: copy block i of `rows` to host memory.
+  // Hold the row in host memory for prefetched batch `number`. Adds the number of promoted rows to
+  // *promoted; a key with a row in host memory is skipped. After a std::bad_alloc, the rows that
+  // are already promoted stay in host memory.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,
                     const std::vector<size_t>& of, uint16_t number, int64_t* promoted);
 
@@ -117,16 +116,15 @@ class UpperTier {
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Reserve memory to record keys as deleted: the keys of all rows in host memory, `keys` in lower
-  // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
+  // Reserve memory to record keys as deleted: the keys of all rows in host memory, `keys` (of rows
+  // in lower tiers), and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Add `keys`, which are keys of rows in lower tiers, and all keys of a vocabulary to the change
-  // log. The rows of these keys were removed, have their first values again, or have another
-  // layout.
+  // Add `keys` (of rows in lower tiers) and all keys of a vocabulary to the change log. The rows of
+  // these keys were removed, have their first values again, or have another layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
-  // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, a row in a
-  // lower tier must be read before the row is replaced.
+  // Whether the digest of all rows is kept (shard_digests.h). If true, a row in a lower tier must
+  // be read before the row is replaced.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 

@@ -2,17 +2,17 @@
 //
 // DeviceRows: the rows in the device cache of a table. The cache is two matrices, values [slots +
 // 3, dim] and optimizer states [slots + 3, state width]. The matrices are in device memory or, if
-// the device is the CPU, in memory shared with the host. The last three rows of a matrix are
-// special: the value for unknown keys, zeros for padding, and a scratch row for writes that are not
-// needed.
+// the device is the CPU, in memory shared with the host. The last three rows of each matrix belong
+// to no key: the value for unknown keys, zeros for padding, and a scratch row that receives
+// unneeded writes.
 //
 // Numbers in the cache are float32. If the table has a narrower number type, the float32 numbers in
 // the cache are rounded to this type, so that a transfer to the host is exact.
 //
-// The newest value and state of a cached row are in the cache. The row's block in host memory
-// contains the metadata; while the slot is dirty, the block's value and state are outdated. Before
-// a row's block is freed, demoted or overwritten, WriteBackAndForget or Forget must remove the row
-// from the cache.
+// The newest value and state of a cached row are in the cache, and the row's metadata is in the
+// row's block in host memory. While the row's slot is dirty, value and state in the block are
+// outdated. Before a row's block is freed, demoted or overwritten, WriteBackAndForget or Forget
+// must remove the row from the cache.
 //
 // Code that runs in parallel over shards may pass only keys and slots of its own shard, and may
 // call only Find, Value, State, MarkDirty, WriteBack and methods with a shard number.
@@ -30,8 +30,8 @@ namespace msrec {
 struct DeviceConfig {
   int64_t rows = 0;
   bool lfu = false;
-  // Whether `values` and the states are in host memory. If the memory is not shared, the caller
-  // moves rows.
+  // Whether `values` and the states are in host memory. If false, the caller must copy the rows
+  // between the device and the host.
   bool shared = true;
 };
 
@@ -66,7 +66,8 @@ class DeviceRows {
     const uint32_t slot = map_.Find(key);
     return slot == SlotMap::kNone || gone_[slot] ? SlotMap::kNone : slot;
   }
-  // Finds the slots of the shard's distinct keys in the batch, if the keys have rows.
+  // Writes the slot of each distinct key of the shard in the batch to `slots`, or SlotMap::kNone if
+  // the key has no row in the cache.
   void FindAll(const Batch& batch, int shard, uint32_t* slots) const;
   // Marks the row in the slot as changed; `host` is the row's block.
   void MarkDirty(uint32_t slot, char* host) {
@@ -74,8 +75,8 @@ class DeviceRows {
     dirty_[slot] = 1;
   }
 
-  // Updates the row's block in host memory. Throws std::runtime_error if the block is out of date
-  // and the memory is not shared.
+  // Updates the row's block in host memory. Throws std::runtime_error if the block is outdated and
+  // the host cannot read the slots.
   void WriteBack(int64_t key);
   void WriteBackAll();
   // Removes a row whose block will be freed. The slot becomes free when no code runs in parallel
@@ -89,7 +90,8 @@ class DeviceRows {
   // Returns the number of slots that this step would use if the batch were added. In addition to
   // the pinned slots, a step uses one slot for each key of the batch that has no pinned slot.
   size_t Needed(const Batch& batch) const;
-  // Reserves memory for all data that Assign records. The batch's keys must be unique.
+  // Reserves memory, so that the next call of Assign cannot run out of memory. The batch's keys
+  // must be unique.
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);
   // Assigns a slot to each distinct key of the batch that has a row. `slots` has the layout of
   // batch.key; rows to move are appended to `swaps`. Requires: the batch's keys fit into the cache
@@ -100,7 +102,8 @@ class DeviceRows {
   void Move(const std::vector<SlotSwap>& swaps);
   // Returns the dirty slots and the blocks of their rows.
   std::vector<SlotSwap> Dirty() const;
-  // Marks the slots of the swaps as clean, after the rows have been copied to their blocks.
+  // Marks the slots in `swaps` as clean. Requires: the slots' rows have been copied to their blocks
+  // in host memory.
   void Written(const std::vector<SlotSwap>& swaps);
   void CopyOut(const SlotSwap& swap, const float* value, const float* state) const;
 
