@@ -49,9 +49,8 @@ class CapacityRun:
         self._rows = self._counters = self._lookups = self._evictions = 0
         self._hits = self._admitted = 0
         self._peak_rows = self._peak_counters = self._peak_bytes = 0
-        # Pool of candidates for eviction; every row outside the pool has a rank above the limit.
-        # Ranks never fall. So a candidate whose rank has risen above the limit can be dropped from
-        # the pool.
+        # Candidates for eviction: all rows whose rank is at most _limit, and perhaps other rows.
+        # Ranks never fall, so a candidate whose rank has risen above _limit can be dropped.
         self._pool: list[np.ndarray] = []
         self._limit = -1
 

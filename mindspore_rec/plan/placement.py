@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of a table under each placement, and the cheapest placements of all tables."""
+"""Compute the cost of a table under each placement, and find the cheapest placement of all
+tables."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ class Machine:
     Args:
         link_bytes: bytes per second that a host's link can carry in each direction. Default:
             1.25e9, which means 10 Gbit/s.
-        memory_bytes: bytes per second that a worker can read and write in rows of tables, at random
-            places. Default: 10e9.
+        memory_bytes: bytes per second that a worker can read and write if the rows are at random
+            places in memory. Default: 10e9.
         latency: seconds from sending a message to its arrival on another host. Default: 50e-6.
         message: seconds of processor time that a worker needs for one message. Default: 10e-6, the
             time for TCP; shared memory needs 2e-6.

@@ -116,9 +116,8 @@ def simulate(
     Args:
         log: the log of keys, in the order of training.
         choices: the choices to simulate.
-        row_bytes: bytes of a row, as computed by `row_bytes()`. The simulation adds the bytes of
-            the row's digest. If rows are evicted by age, the simulation adds the bytes of two
-            digests per row.
+        row_bytes: bytes of a row without digests, as computed by `row_bytes()`. The simulation adds
+            the bytes of one digest per row, or of two digests if rows are evicted by age.
         batch_size: samples of a training batch, at least 1.
         progress: whether to show a progress bar, if standard error is a terminal.
 

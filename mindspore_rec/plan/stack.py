@@ -83,7 +83,7 @@ class StackDistances:
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:
-        """Return the outcome for one capacity, over the batches added so far."""
+        """Return the outcome of the batches added so far for a table of a given capacity."""
         rows = min(capacity, self._keys)
         inserted = self._distinct_lookups - int(self._returns[:capacity].sum())
         return Outcome(

@@ -19,7 +19,7 @@ __all__ = ["TierOutcome", "TierPlan", "TierUse", "Tiers", "plan_tiers"]
 
 @dataclass(frozen=True)
 class Tiers:
-    """The tiers of a table, as in `CacheConfig`.
+    """Sizes of the tiers of a table; the arguments are like the arguments of `CacheConfig`.
 
     Args:
         host: limit of host memory, in rows (int, at least 1) or as a share of the log's distinct
@@ -80,7 +80,7 @@ class Tiers:
 
 @dataclass(frozen=True)
 class TierUse:
-    """Statistics of one tier, for one choice of tiers.
+    """Statistics of one tier in a simulation of a table's tiers.
 
     Numbers per step are means over all steps after the warm-up.
 
@@ -109,7 +109,7 @@ class TierUse:
 
 @dataclass(frozen=True)
 class TierOutcome:
-    """The outcome of one choice of tiers.
+    """Result of the simulation of a table with given tiers.
 
     Args:
         order: order of demotion, 'lru' or 'lfu'.

@@ -56,7 +56,7 @@ class TableOnWorkers:
             keys once.
         sent_keys: number of distinct keys in a worker's batch.
         sent_bytes: bytes of keys, rows and gradients that a worker sends per step. With 'sharded'
-            and 'owner', the number includes the bytes to the worker itself.
+            and 'owner', `sent_bytes` includes the bytes that the worker sends to itself.
     """
 
     placement: str

@@ -77,7 +77,7 @@ class QuantizedRows:
         self._rows.clear()
 
     def lookup(self, ids: np.ndarray) -> np.ndarray:
-        """Return the rows of ids, int32 or int64 `[n]`: float32 `[n, embedding_dim]`."""
+        """Return the rows, float32 `[n, embedding_dim]`, of `ids` (int32 or int64 `[n]`)."""
         return self._rows.lookup(ids)
 
     def pool(

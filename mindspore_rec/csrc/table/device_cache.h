@@ -61,9 +61,8 @@ class DeviceCache {
   // cache's memory, Prepare must have been called. `values` is the cache's current address, or null
   // if this address has not changed.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Executes in advance the part of a later Lookup that runs on the host. If the host cannot access
-  // the cache's memory, the caller must move the rows and call FinishMove before any other call on
-  // the table.
+  // Executes the host's part of a later Lookup in advance. If the host cannot access the cache's
+  // memory, the caller must move the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Throws if a lookup was prepared but not completed.
   void RequireNonePrepared() const;

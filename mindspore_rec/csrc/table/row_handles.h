@@ -55,8 +55,8 @@ class RowHandles {
   static bool NoRow(const int64_t* handle) { return handle[0] == -1; }
   // Return the worker that has the row of a handle. The table must be a table over several workers.
   static uint32_t WorkerOf(const int64_t* handle);
-  // Turn another worker's handle into a handle of this worker's table. A handle of a key without a
-  // row stays a handle of a key without a row.
+  // Turn another worker's handle into a handle of this worker's table. If the handle belongs to a
+  // key without a row, the new handle also belongs to a key without a row.
   void Adopt(const Tags& tags, int64_t* handle) const;
   // Throw StaleHandle if handles[i] belongs to another table.
   void RequireOfTable(const Tags& tags, const int64_t* handles, size_t i) const;

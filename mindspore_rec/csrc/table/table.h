@@ -6,8 +6,8 @@
 // device(), tiers() and similar methods return. TableEngine contains the code that several such
 // classes share.
 //
-// A training step works as follows. A training lookup returns a ticket. Accumulate adds the
-// gradient of the lookup that a ticket identifies. After all lookups, Step applies one optimizer
+// A training step works as follows. A training lookup returns a ticket. Accumulate takes a ticket
+// and adds the gradient of the ticket's lookup. After all lookups, Step applies one optimizer
 // update to each key's summed gradient.
 //
 // Any thread may call any method. Calls on one table run one after another, and each call uses
@@ -68,9 +68,10 @@ class Table {
   // ---- training and evaluation ----
 
   // Copy the rows of ids to out [ids.size, dim]. The rows of two consecutive ids are ids.stride
-  // rows apart, in `out` and in the gradient. Insert, count and touch the rows. Returns the ticket
-  // for Accumulate. Throws NoOptimizer if no optimizer is bound, because a table without an
-  // optimizer would never be trained. A bfloat16 output requires a table with bfloat16 values.
+  // rows apart, in `out` and in the gradient. Insert, count and touch the rows. Returns a ticket,
+  // which Accumulate takes with the gradient. Throws NoOptimizer if no optimizer is bound, because
+  // a table without an optimizer would never be trained. A bfloat16 output requires a table with
+  // bfloat16 values.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Throw the exception that a lookup would throw because of bad ids or a missing optimizer.
   // `train` is true for a training lookup, and false for an evaluation lookup.
@@ -104,13 +105,12 @@ class Table {
   // last step. If `forget` is true, the tokens are cleared after the check.
   void RequireTokens(float received, bool forget = false);
 
-  // In a table with lower tiers, return the hash (HashIds) and the number of ids for each training
-  // lookup of the last step with training lookups. If the table has no lower tiers, the result is
-  // empty.
+  // For each training lookup of the last step that had training lookups, return the hash (HashIds)
+  // of the ids and the number of ids. If the table has no lower tiers, the result is empty.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
-  // Record the ids of a training lookup for RecentLookups. A lookup over workers calls NoteLookup
-  // with the ids of its own worker. A lookup over workers also looks up the keys of all workers in
-  // this table; the lookup of these keys is not recorded.
+  // Record the ids of a training lookup for RecentLookups. A lookup over several workers calls
+  // NoteLookup with this worker's ids. Keys that other workers look up in this table are not
+  // recorded.
   void NoteLookup(const IdView& ids);
 
   // Look up rows as LookupTrain does, but return one handle per id [ids.size, 2] instead of a

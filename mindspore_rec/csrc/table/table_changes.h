@@ -26,8 +26,8 @@ class TableChanges {
   // Return the keys that changed since the mark. The result contains the row of each key, or marks
   // the key as absent. If `sweep` is true, rows due for eviction are freed first, so their keys are
   // in the result as absent. If `sweep` is false, rows due for eviction are in the result only if
-  // they changed since the mark. A reader of the result can compute which rows are due for eviction
-  // from the table's clock and eviction rules.
+  // they changed since the mark. The table's clock and eviction rules determine which rows are due
+  // for eviction.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
   // Drop the changes recorded before the mark; a mark of 0 stops recording.
   void ReleaseBefore(uint64_t mark);
@@ -37,8 +37,8 @@ class TableChanges {
   // a static table is cleared, or if an age limit is turned on or off. The digest is also dropped
   // if a damaged row in a lower tier is replaced, or if the table's clock was reset and gets a
   // first event time again. The digest is also dropped when a mark is set while a row's newest
-  // value is in device memory that the host cannot access. After the digest was dropped, call Mark
-  // and then KeepDigest to keep a digest again. Requires an earlier call of Mark. If reading a row
+  // value is in device memory that the host cannot access. If the digest was dropped, call Mark and
+  // then KeepDigest to get a digest again. Requires an earlier call of Mark. If reading a row
   // throws an exception, KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
   // Return the digest of all rows, which equals the sum over Table::Digests; return no value if no

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Garbage collection of an SsdTier. The live rows of a collected segment are appended to the log,
-// in the same way as new rows. So in the log, a newer version of a row always follows an older
+// in the same way as new rows. In the log, therefore, a newer version of a row follows every older
 // version. After the appended rows are synced, the segment is deleted from the manifest, and the
 // segment's file is removed.
 //
-// A tombstone must stay as long as the disk may have an older row of the tombstone's key. Let
-// `born` be the segment where the erasure was first written. The tombstone can be removed when
-// every segment up to `born` is removed or has no dead record. A tombstone is unnecessary if its
-// key has been written again. The new record of the key also hides older records, and is synced
+// A tombstone must stay as long as the disk may have an older row of the tombstone's key. The
+// erasure was first written to a segment, which is called `born` here. The tombstone can be removed
+// when every segment up to `born` is removed or has no dead record. A tombstone is unnecessary if
+// its key has been written again. The new record of the key also hides older records, and is synced
 // before the tombstone is removed.
 #include <algorithm>
 #include <cerrno>

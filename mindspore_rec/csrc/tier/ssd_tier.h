@@ -189,11 +189,11 @@ class SsdTier : public Tier {
   const int slot_bits_;
   BatchReader reader_;
 
-  // The mutexes are locked in this order: collect, write, state. Only one collection runs at a
-  // time, with `collect` locked. Only one writer runs at a time, with `write` locked. The index
-  // changes only while `write` and `state` are both locked, so either lock is enough to read the
-  // index. The mutex `state` guards index_ and the members after it, and is never locked during a
-  // file access.
+  // The mutexes are locked in this order: collect, write, state. Garbage collection keeps `collect`
+  // locked, and a writer keeps `write` locked, so at most one collection and one writer run at a
+  // time. The index changes only while `write` and `state` are both locked, so either lock is
+  // enough to read the index. The mutex `state` guards index_ and the members after it, and is
+  // never locked during a file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

@@ -10,8 +10,8 @@
 namespace msrec {
 
 // Throws std::bad_alloc unless `bytes` bytes can be allocated now; frees the bytes at once without
-// touching them. Small allocations that any thread makes later find room, because malloc can use
-// free memory of all threads.
+// touching them. If RequireHeadroom succeeds, later small allocations on any thread can use the
+// freed memory.
 inline void RequireHeadroom(size_t bytes) {
   const std::unique_ptr<char[]> room(new char[bytes]);
   asm volatile("" : : "r"(room.get()) : "memory");  // or the compiler drops the allocation

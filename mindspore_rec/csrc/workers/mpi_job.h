@@ -78,10 +78,10 @@ class MpiJob {
   void StopWatching();
 
   // End the job: print the reason, this worker's waits and this worker's stacks, and then end the
-  // process. EndHung first lets all other workers print their waits and stacks. EndLeft is called
-  // if this worker waits for worker `left`, which has announced its end. Before this worker ends,
-  // EndLeft waits at most 20 seconds until worker `left` has exited, so that the job gets the exit
-  // code of worker `left`.
+  // process. EndHung first tells all other workers to print what they wait for, and their stacks.
+  // EndLeft is called if this worker waits for worker `left`, which has announced its end. Before
+  // this worker ends, EndLeft waits at most 20 seconds until worker `left` has exited, so that the
+  // job gets the exit code of worker `left`.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

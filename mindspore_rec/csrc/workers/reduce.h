@@ -51,7 +51,7 @@ struct ByteSpan {
   size_t size = 0;
 };
 
-// The place at which the data of workers differ.
+// Where the data of workers differ: the first such span, and the workers.
 struct WorkerDifference {
   size_t place = 0;          // the first of the spans that differs
   std::vector<int> workers;  // those that differ from worker 0

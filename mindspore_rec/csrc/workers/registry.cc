@@ -191,8 +191,8 @@ void CloseTable(int64_t id) {
   try {
     StartThread("close a table", [leaving] { leaving->Close(); }).detach();
   } catch (const std::runtime_error&) {
-    // If no thread can be started, the table's rows stay in memory for the rest of the process. A
-    // call of Close() on this thread could wait forever.
+    // If no thread can be started, the table's rows stay in memory for the rest of the process. Do
+    // not call Close() on this thread, because Close() could wait forever.
     static_cast<void>(new std::shared_ptr<Table>(leaving));
   }
 }

@@ -104,11 +104,11 @@ IdFilter ReadFilter(MessageReader* in);
 void WriteRows(const ExportedRows& rows, MessageWriter* out);
 ExportedRows ReadRows(MessageReader* in);
 
-// Writes an explanation, except the settings of admission and eviction, which every worker already
-// has.
+// Writes the result of Table::Explain without the table's admission and eviction settings, which
+// are the same on all workers.
 void WriteExplanation(const Explanation& explanation, MessageWriter* out);
-// Reads an explanation into `explanation`, whose settings of admission and eviction the caller has
-// already set.
+// Reads the fields that WriteExplanation writes. Leaves the admission and eviction settings in
+// `explanation` unchanged.
 void ReadExplanation(MessageReader* in, Explanation* explanation);
 
 }  // namespace msrec

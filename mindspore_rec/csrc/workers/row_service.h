@@ -67,8 +67,8 @@ class RowService {
   std::thread thread_;
 };
 
-// Starts the service of this process's group with the registered tables, once. If there is no
-// group, StartRowService does nothing.
+// Starts this process's RowService, which finds tables by FindTableByName. Does nothing if the
+// service was already started, or if there is only one worker.
 void StartRowService();
 // Stops the service. Requires: from now on, no worker sends requests.
 void StopRowService();

@@ -41,8 +41,8 @@ struct KeptLookup {
   size_t grad_rows = 0;
   bool idle = false;
   bool summed = false;  // `sums` is filled
-  // The following members describe the keys of all workers' batches that this worker owns, worker
-  // 0's keys first.
+  // The following members describe the keys that this worker owns in the batches of all workers;
+  // the keys in worker 0's batch are first.
   int64_t owner_ticket = 0;
   std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number
@@ -54,8 +54,8 @@ struct KeptLookup {
 
 class ShardedTable {
  public:
-  // Requires: the exchange outlives this object. The placement of `table` must have the same rank
-  // and the same number of workers as the exchange.
+  // Requires: the exchange outlives this object. `table` and `exchange` must have the same rank and
+  // the same number of workers.
   ShardedTable(TableExchange* exchange, std::shared_ptr<Table> table);
 
   Table& table() const { return *table_; }

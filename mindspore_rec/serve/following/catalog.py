@@ -138,8 +138,8 @@ class Catalog:
         """Ignore a checkpoint until one of its files changes.
 
         If the files of a valid checkpoint are replaced after its manifest was read, loading fails,
-        because new files are read with an old manifest. Therefore, a checkpoint whose files have
-        changed is not ignored; the next refresh reads the new manifest.
+        because new files are read with an old manifest. If the files have changed, the checkpoint
+        is not ignored, and the next refresh reads the new manifest.
         """
         known = self._known.pop(error.path.name, None)
         fingerprint = _fingerprint(error.path) if known is None else known.fingerprint

@@ -53,7 +53,7 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the pipeline's part of the state of a stream or of a `FeatureBatches`."""
+    """Return the `FeaturePipeline` state in the state of a dataset; None if it has none."""
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulse of a run's follower (thread or process); an old pulse means a hanging follower."""
+"""Signs of life of the thread or process that follows a run, by which others notice if it hangs."""
 
 from __future__ import annotations
 

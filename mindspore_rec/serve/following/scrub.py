@@ -167,8 +167,8 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare rows with the stored parts of the rows' digests; return a message per damaged
-        key.
+        """Compare each row's digest with the stored part of the digest; return a message per
+        damaged key.
 
         Raises:
             Exception: a tier cannot be read.
@@ -291,12 +291,12 @@ class Scrubber:
             table.index()
 
     def settle(self) -> None:
-        """Keep digests of the rows that a checkpoint changed; the caller holds the lock."""
+        """Compute the digests of rows that a checkpoint changed; the caller must hold the lock."""
         for table in self._tables.values():
             table.settle()
 
     def forget(self) -> None:
-        """Forget the keys of a checkpoint that was not applied; the caller holds the lock."""
+        """Forget the keys of a checkpoint that was not applied; the caller must hold the lock."""
         for table in self._tables.values():
             table.notes.clear()
 

@@ -112,7 +112,7 @@ class Served(ABC):
 
     @abstractmethod
     def tell(self, report: Report) -> None:
-        """Pass a new report to the readers."""
+        """Pass a new report to the processes that read the state."""
 
     @abstractmethod
     def compared_rows(self) -> dict[str, ComparedRows]:

@@ -91,7 +91,7 @@ class Status:
             entry: newest applied checkpoint; its manifest contains the run, the version, the state
                 and the times.
             lag, following, deltas_applied, fulls_loaded, error, runtime, runtime_reason, tiers,
-                scrub, looked_seconds: the attributes of `Status` with these names.
+                scrub, looked_seconds: see the attributes of `Status`.
         """
         saved_at = entry.manifest["saved_at"]
         return cls(

@@ -96,7 +96,7 @@ def array_of_bytes(
         where: 'input ...', the start of error messages.
         data: the bytes.
         shape: sizes, each at least 0.
-        dtype: dtype of numbers or bool.
+        dtype: a numeric dtype, or bool.
 
     Raises:
         RequestError: the number of bytes is wrong, a number is not finite, or the byte of a bool is

@@ -57,9 +57,9 @@ def read_json(
     Args:
         body: JSON in UTF-8, with finite numbers and without repeated names in an object.
         limits: limits on the sizes of the body.
-        where: function that is called with the text's objects if the text has an invalid number.
-            The function raises a RequestError that names the input with the invalid number.
-            Default: none.
+        where: function that is called with the decoded JSON if a number in the JSON is invalid. The
+            function raises a RequestError that names the input with the invalid number. Default:
+            none.
 
     Raises:
         RequestError: the body is invalid or too large.

@@ -109,7 +109,8 @@ def _check_count(rows: int, limits: Limits) -> None:
 
 
 def _flat(where: str, values: list[Any]) -> tuple[list[Any], int]:
-    """Return the values of a list of lists, and the lists' length (0 if there are no lists)."""
+    """Concatenate lists of equal length; return the values and the length, 0 if `values` has no
+    lists."""
     if type(values[0]) is not list:
         return values, 0
     widths = {len(each) if type(each) is list else -1 for each in values}

@@ -109,7 +109,7 @@ def count_of(name: str, pieces: list[memoryview]) -> int:
     """Return the number of values in a field of `contents`.
 
     Args:
-        name: name of the field, which has numbers or bools.
+        name: name of a field of numbers or bools.
         pieces: bytes of the field, in order.
 
     Raises:

@@ -62,8 +62,8 @@ class Front:
 
     Args:
         name: name of the only model; or a `Models` object, if there are several models.
-        max_rows: see `Batcher`; `max_rows` also limits the rows of one request. 0: no limit. If
-            `name` is a `Models` object, the limit of this object applies instead. Default: 1024.
+        max_rows: see `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
+            Ignored if `name` is a `Models` object, which has its own limit. Default: 1024.
         control: whether clients may load and unload models. Default: False.
         security: requirements for clients, as the OpenAPI page describes them. Default: none.
 
