@@ -2,8 +2,8 @@
 """Simulate admission by count with eviction by age, for many thresholds in one pass.
 
 All thresholds share one count per key. The age of a row or a counter is the time since the key's
-last occurrence. So the time of eviction does not depend on whether the key has a row. A key's
-*level* is the number of thresholds that the key's count has reached.
+last occurrence; a row and a counter of the same key would therefore be evicted at the same time. A
+key's *level* is the number of thresholds that the key's count has reached.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class AgeSweep:
         self._note_peaks()
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcome of each threshold so far, in the order of `thresholds`."""
+        """Return the outcomes after the batches so far, one per threshold, in the order of
+        `thresholds`."""
         rows, counters, bytes_ = self._sizes()
         evicted = _reached(self._evicted)
         hits, admitted = _reached(self._before), _reached(self._after)

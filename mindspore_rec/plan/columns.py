@@ -25,7 +25,7 @@ class KeyColumn:
         key_type: 'id': the numbers are the keys. 'category': `mindspore_rec.category_keys` hashes
             the values. 'auto' is 'id' if the column's first values are numbers and 'category' if
             they are text.
-        from_text: whether the log is text, in which numbers are strings of digits.
+        from_text: True if the log is a text file, so that numbers are read as strings of digits.
 
     Example:
         >>> keys, lengths = KeyColumn("user", "auto", False).convert(pa.array([[7, 9], []]))

@@ -26,7 +26,7 @@ class SchemaLog(KeyLog):
     count bytes.
 
     Args:
-        rows: the rows, as `mindspore_rec.data.read` returns them with the schema, in the order of
+        rows: `Rows` that `mindspore_rec.data.read` returned, read with a schema, in the order of
             training.
         table: name of the table, as `table_names` returns it. Default: None, which means the table
             of all columns that have no settings of their own.
@@ -100,8 +100,9 @@ class SchemaLog(KeyLog):
 def table_names(schema: Schema) -> list[str | None]:
     """Return the name of each table of a schema, in the order of the tables.
 
-    Columns without settings of their own share one table, whose name is None. Other tables that the
-    schema does not name have their index as name: a network's table `dcn_v2.embedding.2` is '2'.
+    Columns without settings of their own share one table, whose name is None. If the schema does
+    not name a table of other columns, the table's name is its index; for example, '2' for a
+    network's table `dcn_v2.embedding.2`.
 
     Example:
         >>> from mindspore_rec.feature import CategoryColumn

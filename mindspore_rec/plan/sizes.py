@@ -65,7 +65,7 @@ def row_bytes(
 
     Args:
         embedding_dim: number of floats in the value, 1 to 8192.
-        optimizer: a name of `OPTIMIZERS`.
+        optimizer: name of an optimizer, one of `OPTIMIZERS`.
         value_dtype: 'float32', 'bfloat16' or 'float16'. Default: 'float32'.
         state_dtype: dtype of states that are moving averages or decaying sums, 'float32' or
             'bfloat16'. States that are sums of all gradients so far (in Adagrad, FTRL and

@@ -25,8 +25,8 @@ class WorkerLoads:
     Args:
         workers: number of workers, N.
         rows: int64 `[N]`, number of the log's distinct keys that each worker owns.
-        lookups: int64 `[steps, N]`, for each worker, the number of all workers' lookups of the keys
-            that this worker owns.
+        lookups: int64 `[steps, N]`, number of lookups, by all workers, of the keys that each worker
+            owns.
         received: int64 `[steps, N]`, number of keys that all workers send to each owner. Every
             worker sends each of its distinct keys once.
         updated: int64 `[steps, N]`, number of the global batch's distinct keys that each worker

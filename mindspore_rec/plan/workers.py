@@ -144,7 +144,7 @@ def plan_workers(
     """Predict rows, bytes and step time of training on several workers.
 
     Args:
-        tables: the tables by name; all logs have the same samples.
+        tables: the tables by name, each with a log; all logs must have the same samples.
         workers: job sizes (numbers of workers) to try.
         batch_size: samples of one worker's batch; in a step, N workers train on N times as many
             samples.

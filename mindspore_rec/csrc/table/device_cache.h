@@ -48,8 +48,8 @@ class DeviceCache {
   // Sets the address of the matrix of states [rows + 3, state width]; the address is null if the
   // host cannot access the cache's memory.
   void SetStates(float* states);
-  // Throws std::invalid_argument if `shared` is true and the host cannot access the cache's memory,
-  // or if `shared` is false and the host can access the cache's memory.
+  // Throws std::invalid_argument unless `shared` tells correctly whether the host can access the
+  // cache's memory.
   void RequireShared(bool shared) const;
   DeviceStats Stats() const;
 
@@ -73,7 +73,7 @@ class DeviceCache {
   // if the batch's keys do not fit into the cache together with the keys of the step's earlier
   // lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
-  // Assigns slots to the rows of the batch, for this step and for later lookups. Cannot fail.
+  // Assigns slots to the rows of the batch that have no slot. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);
 
   // ---- moves

@@ -125,8 +125,8 @@ class Table {
 
   // Set the update rule of the optimizer. Existing rows keep their values. If the new rule has
   // another kind or another number of states than the old rule, the optimizer state of existing
-  // rows is initialized again. Returns a new, unique number for StepInput::binding. A step with the
-  // returned number throws if another optimizer has been bound since.
+  // rows is initialized again. Returns a unique number, which the caller passes to Step as
+  // StepInput::binding. Step throws if another optimizer was bound after this number was returned.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 

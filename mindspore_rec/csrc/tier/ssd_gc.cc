@@ -6,10 +6,10 @@
 // segment's file is removed.
 //
 // A tombstone must stay as long as the disk may have an older row of the tombstone's key. The
-// erasure was first written to a segment, which is called `born` here. The tombstone can be removed
-// when every segment up to `born` is removed or has no dead record. A tombstone is unnecessary if
-// its key has been written again. The new record of the key also hides older records, and is synced
-// before the tombstone is removed.
+// tombstone can be removed when every segment, from the first to the segment in which the erasure
+// was first written, is removed or has no dead record. A tombstone is unnecessary if its key has
+// been written again. The new record of the key also hides older records, and is synced before the
+// tombstone is removed.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>

@@ -121,8 +121,8 @@ bool SsdScan::Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* r
         NextOfIndex(most - keys->size(), keys, rows);
       }
     } catch (...) {
-      // The rows that were collected so far are returned, because the walk would not visit these
-      // rows again. The next call throws the error.
+      // Return the rows that were collected before the error, because the walk would not visit
+      // these rows again; the next call meets the error again and throws it.
       if (keys->empty()) throw;
       rows->resize(keys->size() * tier_->shape_.row_bytes);
       return true;

@@ -11,9 +11,9 @@
 //    Corruption. Every record that is read from a file is checked by CRC32C, and the index points
 //    only to the newest records.
 //  * If a tier is opened after kill -9 or power loss, the tier contains all writes that Flush
-//    acknowledged. The tier also contains the writes after the last Flush up to an unknown moment,
-//    but no later writes. An incomplete record at the end of the log is dropped. If earlier data
-//    are damaged, Corruption is thrown.
+//    acknowledged. Writes after the last Flush may be lost; if a write is lost, all later writes
+//    are lost as well. An incomplete record at the end of the log is dropped. If earlier data are
+//    damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. After a failed sync, the tier must be opened again before it can be written.
 //    After other errors, the tier can still be written.

@@ -48,8 +48,8 @@ class TierChain : public Tier {
   TierStats Stats() const override;
 
   // Erases from lower levels the rows that an upper level also has. Two levels have the same row if
-  // a process ended between the write to one level and the erasure from the other level. Call
-  // Settle for levels that another run has written.
+  // a process ended between the write to one level and the erasure from the other level. Must be
+  // called first if another process has written the levels.
   void Settle();
 
   const std::vector<Level>& levels() const { return levels_; }

@@ -2,7 +2,7 @@
 //
 // The keyed hash that decides where in memory a key is stored: buckets, probe sequences, tags. An
 // attacker who chooses keys cannot know which keys share a bucket, because the hash depends on
-// secrets. When the library is loaded, each process obtains random secrets from the system. So
+// secrets. Each process obtains random secrets from the system when the library is loaded, so
 // nothing outside the process may depend on the keyed hash. The keyed hash must not affect, for
 // example, the contents of files, the order of rows or the choice of evicted rows. The hash for
 // files, row order and eviction is in hash.h.

@@ -18,8 +18,8 @@ inline void RequireHeadroom(size_t bytes) {
 }
 
 // Upper bound of the bytes that index, scratch arrays and change log need for `keys` keys. The
-// bound includes 128 bytes per key. For each shard, the bound also includes the memory of a new
-// index segment that replaces the present segment when the index grows.
+// bound consists of 128 bytes per key and, for each shard, the memory of a new index segment that
+// replaces the present segment when the index grows.
 inline size_t HeadroomForKeys(size_t keys) { return (size_t{2} << 20) + 128 * keys; }
 
 }  // namespace msrec

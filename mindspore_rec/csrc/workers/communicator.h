@@ -25,9 +25,9 @@ struct WorkerError : std::runtime_error {
 
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
-// Names the exchange that the calling thread runs. While this object exists, messages and reports
-// of hanging workers show the name. If scopes are nested, the name of the innermost scope is used.
-// The strings `what` and `table` must outlive the scope.
+// Sets the name of the exchange that the calling thread runs. While this object exists, error
+// messages and reports of hanging workers contain the name. If scopes are nested, the name of the
+// innermost scope is used. The strings `what` and `table` must outlive the scope.
 class ExchangeScope {
  public:
   explicit ExchangeScope(const char* what, const char* table = "");

@@ -3,8 +3,8 @@
 // LookupExchange: the lookups of one operation over workers. Keys are sent to their owners, and the
 // owners return the rows (lookup_messages.cc). Before the exchange, the batches are planned; after
 // the exchange, rows are expanded to positions or bags (lookup_exchange.cc). Each worker prepares
-// the lookups of the rows that it owns. The lookups are done only if no owner has failed to prepare
-// them. This header is internal to lookup_exchange.cc and lookup_messages.cc.
+// the lookups of the rows that it owns. If an owner fails to prepare a lookup, no lookup is done.
+// This header is internal to lookup_exchange.cc and lookup_messages.cc.
 #pragma once
 
 #include <memory>

@@ -38,8 +38,8 @@ struct Registered {
   std::atomic<bool> replaced{false};
   OpTimes times;
   // True if the network's other weights were loaded from a source without this table's rows.
-  // Until the user declares which rows belong to the weights, operators that read rows throw an
-  // exception.
+  // Operators that read rows then throw an exception, until the user declares which rows belong to
+  // the other weights.
   std::atomic<bool> rows_missing{false};
 };
 

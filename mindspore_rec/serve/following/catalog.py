@@ -180,9 +180,9 @@ class Catalog:
 
         A full checkpoint, together with the deltas that follow it, replaces the whole state.
 
-        If the training went back to an earlier step, it has removed all newer checkpoints. So if
-        the applied checkpoint is gone and there is no newer checkpoint, the returned chain restores
-        the newest remaining checkpoint.
+        A training that goes back to an earlier step removes all newer checkpoints. If the applied
+        checkpoint was removed and there is no newer checkpoint, the result leads back to the newest
+        remaining checkpoint.
 
         Raises:
             ChainError: there are newer checkpoints, but a checkpoint that the newer checkpoints

@@ -299,7 +299,8 @@ class Predictor:
         scale, offset and codes.
 
         Args:
-            parts: number of parts of each digest, 1 to 65,536. Default: 1.
+            parts: number of digests per table, each over one part of the table's rows, 1 to 65,536.
+                Default: 1.
 
         Raises:
             ValueError: `parts` is out of range.

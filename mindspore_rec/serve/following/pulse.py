@@ -41,7 +41,7 @@ class Pulse:
         """Record that the run's directory is checked now.
 
         Args:
-            applying: whether a checkpoint is being applied from now on. Default: False.
+            applying: True if the caller now begins to apply a checkpoint. Default: False.
         """
         # Write the time last. A process that reads the memory before the time is written reads an
         # old time, which does no harm.

@@ -100,7 +100,7 @@ class Served(ABC):
         Args:
             checkpoints: result of `read`.
             progress: the progress after `checkpoints` was applied.
-            report: function that returns the report for readers.
+            report: function that returns the data that other processes read about the state.
 
         Raises:
             As `read`.

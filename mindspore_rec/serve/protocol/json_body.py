@@ -83,8 +83,8 @@ def read_json(
 def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
     """Return True if orjson certainly reads the same values as the standard library."""
     # If an object repeats a name, orjson drops the name's earlier value, including all strings in
-    # that value. An escaped quotation mark only raises the count of quotation marks in the body. So
-    # an escaped quotation mark cannot hide that a string was dropped.
+    # that value. An escaped quotation mark in the body only increases body.count, so it cannot hide
+    # that a string was dropped.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
     # orjson turns integers beyond 64 bits into floats. In the data of a tensor, it makes no
@@ -185,7 +185,8 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_long_integer)
 
 
 def _reason(error: ValueError, text: str, where: Callable[[Any], object] | None) -> str:
-    """Return the error for a text; if a number is wrong, the error names the number's input."""
+    """Return an error message for invalid JSON; name the input if `where` finds an invalid
+    number."""
     if isinstance(error, json.JSONDecodeError):
         return str(error)
     words = str(error)

@@ -32,7 +32,8 @@ class HeldBytes:
         self.bytes = 0
 
     def add(self, before: int, now: int) -> int:
-        """Count a request's bytes again after more bytes arrived; return the counted bytes.
+        """Update the sum after more bytes of a request arrived; return the number of bytes counted
+        for it.
 
         A request of at most 64 KiB is not counted.
 
@@ -57,7 +58,7 @@ class BodyReader:
     Args:
         receive: function of ASGI that returns the next part.
         headers: headers of the request.
-        held: counter of the body's bytes.
+        held: `HeldBytes` of the server, to which the body's bytes are added.
 
     Attributes:
         complete: True if the whole body was read.
