@@ -122,7 +122,8 @@ class CapacityRun:
         self._evictions += number
 
     def _new_pool(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Select the rows of lowest rank as candidates for eviction in many batches."""
+        """Select the rows of lowest rank; they are the candidates for eviction in this and later
+        batches."""
         pool = np.flatnonzero(self._count >= self._threshold)
         rank = self._rank(pool)
         size = max(2 * number, math.isqrt(len(pool) * number))

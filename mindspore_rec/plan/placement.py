@@ -15,11 +15,11 @@ from mindspore_rec.plan.worker_loads import WorkerLoads
 __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
-# Counts of exchanges in a step. In an exchange, a worker sends one message to every other worker.
-# In the forward pass of a lookup cell, the workers exchange headers, keys, statuses and rows. In
-# the backward pass of a lookup cell, the workers exchange headers, gradients and statuses. In the
-# training loop, the workers exchange batches and losses. To average dense gradients, the workers
-# exchange headers, parts and sums.
+# Number of exchanges in a step, and of further exchanges that average dense gradients. In an
+# exchange, a worker sends one message to every other worker. In the forward pass of a lookup cell,
+# the workers exchange headers, keys, statuses and rows. In the backward pass of a lookup cell, the
+# workers exchange headers, gradients and statuses. In the training loop, the workers exchange
+# batches and losses. To average dense gradients, the workers exchange headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
 # A table is small if it has fewer rows per worker than _SMALL_ROWS. A hash cannot distribute a few

@@ -21,9 +21,9 @@ __all__ = ["SchemaLog", "table_names"]
 class SchemaLog(KeyLog):
     """Log of the keys of one table of a schema; the log can be read any number of times.
 
-    As in training, the keys are the numbers in the schema's array `ids`, without padding, and the
-    values of histories. The size and the progress of a SchemaLog are counted in rows; other logs
-    count bytes.
+    The keys are the same as in training: the numbers in the array `ids` that the schema produces,
+    without padding, and the values of the schema's histories. The size and the progress of a
+    SchemaLog are counted in rows; other logs count bytes.
 
     Args:
         rows: `Rows` that `mindspore_rec.data.read` returned, read with a schema, in the order of

@@ -89,7 +89,7 @@ class Plan:
         keys: number of distinct keys.
         row_bytes: bytes of a row, without its digest.
         outcomes: one outcome for each choice.
-        curves: hit rate against memory, for each kind of choice.
+        curves: hit rate as a function of memory, one curve for each setting that varies.
     """
 
     samples: int = 0

@@ -76,7 +76,8 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """For each stack distance d, the number of distinct keys per batch, summed over batches.
+        """Array whose element d counts stack distances d, once for each batch and each distinct key
+        in it.
 
         A key with the stack distance d has a row in tables of more than d rows.
         """

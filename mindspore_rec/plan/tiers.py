@@ -115,7 +115,8 @@ class TierOutcome:
         order: order of demotion, 'lru' or 'lfu'.
         tiers: the tiers, host memory first.
         new: share of a step's distinct keys that had no row when the step began.
-        fits: whether host memory has room for the distinct keys of each batch.
+        fits: True if, for every batch, host memory has room for the rows of the batch's distinct
+            keys.
     """
 
     order: str
@@ -137,7 +138,7 @@ class TierPlan:
         unique_keys: mean number of distinct keys per step, without the warm-up.
         most_unique_keys: greatest number of distinct keys in a step.
         row_bytes: bytes of a row in host memory, including the row's index entry.
-        moved_row_bytes: bytes of a row that moves between tiers.
+        moved_row_bytes: bytes that a row has while it moves between tiers.
         outcomes: one outcome for each choice of tiers and each order.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count rows, received keys and updates of one table of a key log, for each of N workers."""
+"""Count rows, received keys and updates on each of N workers, for one table and a key log."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def count_loads(
 
 
 class _SeenKeys:
-    """Distinct keys of the log; for each key, the number of batches and the number of lookups."""
+    """Distinct keys of the log; for each key, its number of lookups and the number of batches with
+    it."""
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.int64)
@@ -114,7 +115,8 @@ class _SeenKeys:
 
 
 class _Counter:
-    """Loads for one number of workers; worker i gets the i-th batch of each step."""
+    """Counter of the loads for a given number of workers; worker i gets the i-th batch of each
+    step."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers

@@ -32,7 +32,7 @@ class RowHandles {
   // Requires: core outlives this object.
   explicit RowHandles(const TableCore* core) : core_(*core) {}
 
-  // Computes the tags of one version, and stores the data that this computation needs.
+  // Computes the tags of handles that are created at one structure version.
   class Tags {
    public:
     Tags(const SipHash& key, uint64_t version, int64_t table, const Placement& placement);
@@ -62,7 +62,7 @@ class RowHandles {
   // Throw StaleHandle if handles[i] belongs to another table.
   void RequireOfTable(const Tags& tags, const int64_t* handles, size_t i) const;
 
-  // Return the tags of the current version.
+  // Return a Tags object for the current structure version.
   Tags Now() const;
   // Reserve memory, so that Give cannot fail. Throws std::bad_alloc.
   static void Reserve(Batch* batch) { batch->handles.Reset(2 * batch->n); }

@@ -3,7 +3,7 @@
 // Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade: it
 // locks the table's mutex, translates errors, and calls the parts of the table in the right order.
 // Methods that few callers need are in separate classes (TableDevice, TableTiers, ...), which
-// device(), tiers() and similar methods return. TableEngine contains the code that several such
+// device(), tiers() and similar methods return. TableEngine contains the code that Table and these
 // classes share.
 //
 // A training step works as follows. A training lookup returns a ticket. Accumulate takes a ticket
@@ -89,8 +89,7 @@ class Table {
   // any order. A gradient that must wait for an earlier lookup's gradient is copied. Throws
   // std::runtime_error if the ticket is unknown, for example after a step.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Return the sum of squares of the summed gradients of this step; each key's gradients are summed
-  // first.
+  // Sum the gradients of this step per key, and return the sum of squares of all sums.
   double GradientSquaredNorm();
   // Update the rows by the optimizer. Then, in one slice of the table, evict the rows that are due
   // for eviction. Also evict rows over the capacity. If a tier fails or memory runs out during an
@@ -200,7 +199,8 @@ class Table {
   // Put rows. A null array has the same meaning as in Shard::Import. Throws if there are states and
   // state_width does not match the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
-  // Put rows, with the optimizer state of new rows. Requires: ids are int64 and contiguous.
+  // Put rows; their optimizer states become the states of new rows. Requires: ids are int64 and
+  // contiguous.
   void Import(const IdView& ids, const float* values);
   // Remove all rows. If a tier fails, Clear throws std::runtime_error. All rows remain if memory
   // runs out, if a tier cannot be opened, or if a tier fails while Clear reads the tier's keys to

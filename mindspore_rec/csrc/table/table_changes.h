@@ -41,9 +41,9 @@ class TableChanges {
   // then KeepDigest to get a digest again. Requires an earlier call of Mark. If reading a row
   // throws an exception, KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
-  // Return the digest of all rows, which equals the sum over Table::Digests; return no value if no
-  // digest is kept. Throws std::runtime_error if a row's newest value is in device memory that the
-  // host cannot access.
+  // Return the digest of all rows, which is the sum of the rows' digests in Table::Digests; return
+  // no value if no digest is kept. Throws std::runtime_error if a row's newest value is in device
+  // memory that the host cannot access.
   std::optional<uint64_t> KeptDigest();
   // Return the keys of rows in host memory whose values do not match the stored digests, although
   // the table has not changed the rows since the last mark. Only the rows of part `part` are
@@ -59,8 +59,8 @@ class TableChanges {
   // their newest values.
   bool DigestIsReady();
   // Call WriteBackForDigest before an epoch ends. If the table keeps a digest and has a device
-  // cache, the method writes the changed rows of the cache back to host memory. If a row cannot be
-  // written back, the method drops the digest.
+  // cache, WriteBackForDigest writes the changed rows of the cache back to host memory. If a row
+  // cannot be written back, WriteBackForDigest drops the digest.
   void WriteBackForDigest() noexcept;
 
   TableEngine& engine_;

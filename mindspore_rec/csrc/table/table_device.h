@@ -58,8 +58,8 @@ class TableDevice {
   void FinishStep();
 
  private:
-  // Throws if there is no device cache. Also throws if `shared` is true and the host cannot access
-  // the cache's memory, or if `shared` is false and the host can access the cache's memory.
+  // Throws if there is no device cache. Also throws unless `shared` tells correctly whether the
+  // host can access the cache's memory.
   DeviceCache& Cache() const;
   DeviceCache& Cache(bool shared) const;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableParts: the objects that store a table's rows. These objects are the core's shards, the cache
-// above lower tiers, and the rows of int8 or int4.
+// TableParts: the objects that store a table's rows: shards, the cache above lower tiers, and the
+// rows of int8 or int4.
 #pragma once
 
 #include <memory>

@@ -248,8 +248,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);
   Doubts& doubts = doubts_[ordinal];
   if (doubts.segment != segment) {
-    // The segment in `doubts` and the argument `segment` have the same ordinal, so one of the two
-    // segments has been removed.
+    // doubts.segment and `segment` have the same ordinal, so one of these two segments has been
+    // removed.
     const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
     const SsdTier::SegmentTable& segments = *tier_->segments_;
     if (ordinal >= segments.size() || segments[ordinal] != segment) return;

@@ -60,9 +60,8 @@ class TierChain : public Tier {
     std::atomic<uint64_t> hits{0}, written_rows{0}, spilled_rows{0};
   };
 
-  // Calls find for the keys, level by level. During the search, rows may move to a level that was
-  // already searched. If rows may have moved, FindAll searches again for the keys whose rows were
-  // not found.
+  // Searches the levels one after another by `find`. If rows may have moved to a level that was
+  // already searched, FindAll searches again for the keys whose rows were not found.
   template <typename Find>
   void FindAll(const int64_t* keys, size_t n, bool* found, Find find) const;
   void Spill(size_t level);

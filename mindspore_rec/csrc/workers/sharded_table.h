@@ -76,14 +76,13 @@ class ShardedTable {
   // If AccumulateByHandle fails, the table's lookups and gradients are dropped.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Request that rows for later batches are promoted. Each worker begins to promote the rows that
-  // it owns and that any worker requests. Prefetch as TableTiers::Prefetch does, and return the
-  // prefetch's index on this worker. All workers call Prefetch, with an exchange that no operator
-  // uses.
+  // Send the ids of a later batch to the owners of the rows. Each owner prefetches the rows that
+  // any worker requests, as TableTiers::Prefetch does. Return the prefetch's index on this worker.
+  // All workers call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
-  // Sum the gradient of this worker's lookup `ticket` by key; ExchangeGradients then sends the
-  // sums.
+  // For each key of this worker's lookup `ticket`, add the gradients of the key's occurrences;
+  // ExchangeGradients then sends the sums.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Return the sum of squares of the summed gradients of all workers' rows, after
   // ExchangeGradients.
@@ -146,11 +145,12 @@ std::string TableNames(const std::vector<const ShardedTable*>& tables);
 // tables have the same exchange, and there is at least one lookup.
 void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
-// Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
+// Send the gradients of all lookups of `tables` to the owners of the rows, in one exchange. The
 // gradients of each worker are multiplied by the worker's weight in the step. If a table's entry in
 // `narrow` is true, the table's gradients are sent as bfloat16. If the call fails, the lookups and
-// gradients of all these tables are dropped. `check` may throw an error that has occurred on this
-// worker. Requires: at least one table, each table only once, and the same exchange for all tables.
+// gradients of all these tables are dropped. The call fails on all workers if `check` throws on
+// this worker. Requires: at least one table, each table only once, and the same exchange for all
+// tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 

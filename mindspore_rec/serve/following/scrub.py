@@ -222,7 +222,7 @@ class _Table:
 
 
 class _Tables:
-    """Rows of all tables, in the form (`ScrubbedRows`) that a scrubber's loop reads."""
+    """Implementation of `ScrubbedRows` for the rows of all tables."""
 
     active = True
     pause = 1.0

@@ -127,7 +127,8 @@ class NetworkOpener:
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
-    """Return `given`; if it is None, return the pipeline in the network's file, or None."""
+    """Return `given` or, if `given` is None, the pipeline in the network's file, if there is
+    one."""
     if given is None and isinstance(network.features, dict):
         return described_pipeline(network.features)
     return given

@@ -2,7 +2,7 @@
 """Split a ModelInferRequest before protobuf decodes it, so that no request uses much memory.
 
 In a message, an empty input takes two bytes; after decoding, the input takes some hundred bytes of
-memory. Therefore, the fields of a message are counted first, and then the message is decoded. The
+memory. To limit the memory, the fields of a message are counted before the message is decoded. The
 numbers are removed from the message. First, the count of numbers is compared with the shape; then
 NumPy decodes the numbers. Protobuf decodes the few remaining bytes of the message.
 
