@@ -41,8 +41,8 @@ class AgeSweep:
         unit: str = "",
     ) -> None:
         self._asked = list(thresholds)
-        # Threshold 1 is always simulated. With threshold 1, all keys have rows. So the number of
-        # rows at threshold 1 equals the number of rows and counters at any other threshold.
+        # Threshold 1 is always simulated, because its number of rows is the number of rows and
+        # counters at any other threshold: with threshold 1, all keys have rows.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle
@@ -52,8 +52,8 @@ class AgeSweep:
         self._last = np.empty(0, np.int32)  # batch of the last occurrence
         self._clocks: list[int] = []
         self._alive_from = 0  # keys last seen in an earlier batch are gone
-        # For each batch and each level: the number of keys in the table that last occurred in this
-        # batch.
+        # For each batch and each level, the number of keys in the table whose last occurrence is in
+        # the batch.
         self._held = np.empty((0, levels), np.int32)
         self._keys = np.zeros(levels, np.int64)  # held now, by level; of level 0 there are none
         self._evicted = np.zeros(levels, np.int64)
@@ -153,7 +153,8 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """Return, for each threshold, the sum over all levels that reach the threshold."""
+    """Return, for each threshold, the sum of the elements of `by_level` at or above the
+    threshold."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

@@ -66,7 +66,8 @@ class Machine:
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of a step's exchanges: transfers on the busiest link, and messages."""
+        """Return the seconds of all exchanges in a step: transfer on the busiest link, plus
+        messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
         # The busiest worker determines the time of each step; the workers of a host share the
         # host's link.

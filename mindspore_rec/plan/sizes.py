@@ -60,7 +60,7 @@ def row_bytes(
 ) -> int:
     """Return the bytes of a row: metadata, index entry, value and optimizer state.
 
-    The result excludes spare room for growth in slabs and index. The result also excludes
+    The result excludes memory that slabs and index reserve for growth. The result also excludes
     `DIGEST_BYTES`, because only some tables store digests.
 
     Args:

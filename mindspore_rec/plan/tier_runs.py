@@ -86,8 +86,8 @@ class LruTiers:
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)
         ]
-        # If a row enters one of the tiers 0 to i and does not stay in these tiers, it is demoted to
-        # tier i + 1.
+        # Of the rows that enter one of the tiers 0 to i, those that do not stay there are demoted
+        # to tier i + 1.
         grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
         written = [0, *(lookups - np.cumsum(hits)[:-1] - grew[1:]).tolist()]
         rows = np.minimum([*together, _EVERY], self._stack.keys)
@@ -176,7 +176,8 @@ class LfuTiers:
         return pool[order[:number]]
 
     def _new_pool(self, i: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Select the rows of lowest rank as candidates for demotion in many batches."""
+        """Select the rows of lowest rank; they are the candidates for demotion in this and later
+        batches."""
         pool = np.flatnonzero(self._tier == i + 1)
         rank = self._rank(pool)
         size = max(2 * number, math.isqrt(len(pool) * number))

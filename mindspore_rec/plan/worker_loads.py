@@ -16,7 +16,7 @@ __all__ = ["WorkerLoads", "count_loads"]
 
 @dataclass(frozen=True)
 class WorkerLoads:
-    """Keys of one table on each of N workers; a hash of the key selects the worker of a row.
+    """Loads of N workers for one table; a hash of a key selects the worker that owns the key's row.
 
     In a step, each worker trains on one batch of the log. If the last samples of the log do not
     fill a step, these samples are not counted. If the log is shorter than one step, the loads are

@@ -76,9 +76,9 @@ class WorkerOutcome:
     Args:
         workers: N.
         steps: number of whole steps of the log; a step has N batches.
-        expected: True if the log is shorter than one step. The other fields are then expected
+        expected: True if the log is shorter than one step. If True, all other numbers are expected
             values for N batches in which each key is as likely as in the log's batches.
-        row_bytes: bytes of the rows of all tables on the worker with the most bytes of rows.
+        row_bytes: greatest number of bytes that the rows of all tables take on a worker.
         tables: the tables by name.
         compute_seconds: seconds of a step's dense part, as passed to the plan.
         table_seconds: seconds of the busiest worker's lookups and updates.

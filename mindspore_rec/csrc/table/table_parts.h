@@ -16,8 +16,7 @@ struct TableParts : TableCore {
   using TableCore::TableCore;
 
   std::unique_ptr<RowCache> cache;  // null: all rows are in host memory
-  // Rows of int8 or int4; the shards are then empty. If `quantised` is null, the rows are in the
-  // shards.
+  // Rows of int8 or int4, if the table has such rows; null if the rows are in the shards.
   std::unique_ptr<QuantisedRows> quantised;
 };
 

@@ -16,8 +16,8 @@
 // key after many erasures.
 //
 // The constant hash chooses a key's part, so a part has the same keys in every process. The order
-// of the keys within a part depends on the secret numbers. If an attacker chooses only keys of a
-// single part, this part's table becomes large. A search takes no longer in a large table than in a
+// of the keys within a part depends on the secret numbers. An attacker who inserts only keys of a
+// single part makes this part's table large. A search takes no longer in a large table than in a
 // small table, but a large table grows in larger steps.
 //
 // Not thread safe, but several threads may call const members at the same time.

@@ -27,9 +27,9 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 
 }  // namespace
 
-// The log may have up to gc_ratio records per live row, plus the records of one segment. So a tier
-// with few rows is not collected. Writers wait if the log exceeds its limit by about 8 % plus two
-// segments.
+// Garbage is collected if the log has more than gc_ratio records per live row, plus the records of
+// one segment; a tier with few rows is therefore not collected. Writers wait if the log exceeds
+// this limit by about 8 % plus two segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;
   if (Paused()) return false;

@@ -61,7 +61,7 @@ class BucketHasher {
 // The secret factors of this process's hashes. The seed of the secrets is random, or comes from the
 // environment variable MINDSPORE_REC_HASH_SEED (any text). If MINDSPORE_REC_HASH_SEED is set, a run
 // can be repeated exactly, including its memory accesses. Batches, row indexes and tier indexes
-// have separate secrets. So if keys are read from one index in the index's order, the keys do not
+// have separate secrets, because keys that are read in the order of one index would otherwise
 // cluster in another index.
 struct ProcessHashers {
   BucketHasher batch, index, tier;

@@ -79,8 +79,8 @@ class Communicator {
   const std::string& name() const { return name_; }
 
   // Seconds after which a wait fails. If a wait for a single message exceeds the limit, the wait
-  // throws WorkerError. A collective call throws WorkerError and makes the channel unusable, or
-  // ends the whole job (MpiCommunicator).
+  // throws WorkerError. If a collective call exceeds the limit, the call throws WorkerError and
+  // makes the channel unusable, or ends the whole job (MpiCommunicator).
   double wait_limit() const { return wait_limit_.load(std::memory_order_relaxed); }
   void set_wait_limit(double seconds) { wait_limit_.store(seconds, std::memory_order_relaxed); }
 

@@ -29,10 +29,10 @@ class PackedKeys {
   // Write the keys of part p to keys[p], and each key's number of occurrences to occurrences[p]. If
   // `occurrences` is null, write only the keys.
   void Write(const Batch& batch, int64_t* const* keys, uint32_t* const* occurrences) const;
-  // Set the batch's row pointers to rows[p] + i * row_bytes, where i is the key's number within
-  // part p. The memory before rows[p] must have free bytes for a row's metadata.
+  // For the i-th key of part p, set the batch's row pointer to rows[p] + i * row_bytes. The memory
+  // before rows[p] must have free bytes for a row's metadata.
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
-  // Return the index of the key at place i of the batch, counted over the keys of all parts.
+  // Return the index of the batch's key i among the keys of all parts, part 0's keys first.
   uint32_t number(size_t i) const { return number_[i]; }
   // For each key, add the gradients of all its occurrences in the lookup, and write the sums to
   // `sums` [total(), dim]. After Sum, the batch cannot be used any more.

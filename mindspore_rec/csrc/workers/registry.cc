@@ -47,7 +47,7 @@ Registry& TheRegistry() {
 
 [[maybe_unused]] const Registry& made_at_the_start = TheRegistry();
 
-// Access to this process's registry, which stays locked as long as the object exists.
+// Gives access to this process's registry, and keeps the registry locked during its lifetime.
 class Locked {
  public:
   Locked() : lock_(TheRegistry().mutex) {

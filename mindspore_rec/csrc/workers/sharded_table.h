@@ -84,8 +84,8 @@ class ShardedTable {
   // For each key of this worker's lookup `ticket`, add the gradients of the key's occurrences;
   // ExchangeGradients then sends the sums.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Return the sum of squares of the summed gradients of all workers' rows, after
-  // ExchangeGradients.
+  // Return the sum of squares of the summed gradients of all keys on all workers. Requires an
+  // earlier call of ExchangeGradients.
   double GradientSquaredNorm();
   // Update this worker's rows. Throws std::runtime_error if gradients were not exchanged.
   void Step(const StepInput& input);
@@ -103,9 +103,9 @@ class ShardedTable {
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 
-  // Return memory for a lookup.
+  // Return an unused KeptLookup, or a new KeptLookup if there is none.
   std::unique_ptr<KeptLookup> NewLookup();
-  // Keep the memory of a lookup for later lookups.
+  // Keep a KeptLookup that is no longer needed, so that NewLookup can return it.
   void Recycle(std::unique_ptr<KeptLookup> lookup);
   // Allocate the memory that Keep needs. Throws std::bad_alloc.
   static Kept::node_type NewPlace();

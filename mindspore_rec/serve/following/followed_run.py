@@ -286,8 +286,8 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Store the message of `status().error`: the error of a damaged file or, if none,
-        `text`.
+        """Set `status().error` to the error of a damaged checkpoint; if no checkpoint is damaged,
+        to `text`.
         """
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
@@ -299,7 +299,8 @@ class FollowedRun:
 
     @property
     def at_once(self) -> int:
-        """Number of predictions that are worth running at the same time: 1 with MindSpore."""
+        """Best number of parallel predictions: 1 with MindSpore, the number of CPUs with ONNX
+        Runtime."""
         return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
@@ -361,7 +362,7 @@ class FollowedRun:
         )
 
     def _report(self, applied: Entry) -> dict[str, Any]:
-        """Return the fields of `Status` that a process can compute only if it follows the run."""
+        """Return the fields of `Status` that only the process that follows the run can compute."""
         return {
             "lag": self._catalog.lag(applied.step),
             "error": self._error,

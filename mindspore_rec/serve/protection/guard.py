@@ -200,7 +200,7 @@ class Guard:
 
 
 class _Exchange:
-    """Record of a request and its response, which pass through the guard."""
+    """A request and its response: passes their parts on, and records times, bytes and status."""
 
     def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -269,7 +269,8 @@ class _Exchange:
 
 
 def _operation(path: str, method: str) -> str:
-    """Return the operation of a request: one of few names, because each name is a metric series."""
+    """Return the operation of a request; the names are few, because each name is a metric
+    series."""
     if path.startswith("/v2/models/"):
         if path.endswith("/infer") or method == "POST":
             return "infer"

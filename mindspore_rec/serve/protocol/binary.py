@@ -93,7 +93,7 @@ def array_of_bytes(
     """Return the data as a separate array, which may be read-only.
 
     Args:
-        where: 'input ...', the start of error messages.
+        where: start of error messages, such as "input 'ids'".
         data: the bytes.
         shape: sizes, each at least 0.
         dtype: a numeric dtype, or bool.

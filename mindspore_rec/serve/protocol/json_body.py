@@ -114,7 +114,7 @@ def _plain(value: Any) -> Any:
 
 
 def _texts_in(value: Any, depth: int) -> int:
-    """Return the number of strings in a value, including names, to a nesting depth of `depth`."""
+    """Return the number of strings in a value, including names, down to nesting depth `depth`."""
     kind = type(value)
     if kind is str:
         return 1

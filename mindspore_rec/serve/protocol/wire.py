@@ -176,7 +176,8 @@ class _Walk:
         self.data, self._most, self._left = data, most, most
 
     def fields(self, at: int, end: int) -> Iterator[tuple[int, int, slice, slice]]:
-        """Yield the number and kind of each field, the field's slice and the value's slice."""
+        """Yield, for each field, its number, its kind, the slice of the field and the slice of the
+        value."""
         while at < end:
             self._left -= 1
             if self._left < 0:
