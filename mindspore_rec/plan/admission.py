@@ -60,7 +60,7 @@ def propose_admission(
         row_bytes: bytes of a row, as computed by `row_bytes()`.
         least_keys: if the column has fewer than `least_keys` different keys, the table is small,
             and nothing is proposed. Default: 100,000.
-        thresholds: the thresholds to try. Default: 1, 2, 3, 5 and 10.
+        thresholds: admission thresholds to compare. Default: 1, 2, 3, 5 and 10.
 
     Returns: The proposal; None if the table is small, if there are no hits, or if each threshold
         saves too little memory or loses too many hits.

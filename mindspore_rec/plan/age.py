@@ -69,7 +69,7 @@ class AgeSweep:
 
         Args:
             batch: distinct keys of the batch.
-            clock: number of the step, or event time, which must not decrease.
+            clock: number of the step, or event time; must not be less than in the previous call.
         """
         codes, levels = batch.codes, len(self._thresholds) + 1
         self._count = grown(self._count, batch.keys_so_far, 0)

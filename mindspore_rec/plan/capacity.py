@@ -35,7 +35,7 @@ class CapacityRun:
     Args:
         capacity: maximum number of rows that remain after a batch, at least 1.
         order: 'lru' or 'lfu'.
-        threshold: number of occurrences that admits a key, at least 1.
+        threshold: number of occurrences at which a key gets a row, at least 1.
         row_bytes: bytes of a row.
     """
 

@@ -32,12 +32,12 @@ class TierCounts:
     """Sums over the batches since `start_counting`: one sum per tier, the top tier first.
 
     Args:
-        found: for each batch, the number of distinct keys whose row was already in the tier when
-            the batch began; summed over the batches.
-        written: rows demoted to the tier; 0 for the first tier.
+        found: sum over the batches of the number of distinct keys whose row was in the tier when
+            the batch began.
+        written: number of rows that were demoted to the tier; 0 for the first tier.
         rows: number of rows that are in the tier after the last batch.
-        new: for each batch, the number of distinct keys that had no row when the batch began;
-            summed over the batches.
+        new: sum over the batches of the number of distinct keys that had no row when the batch
+            began.
     """
 
     found: list[int]
@@ -108,8 +108,8 @@ class LfuTiers:
         self._count = np.empty(0, np.int64)
         self._position = np.empty(0, np.int64)
         self._rows = [0] * tiers
-        # Candidates for demotion from each tier. All other rows in tier i have ranks above
-        # _limits[i].
+        # Candidates for demotion from each tier. Rows of tier i that are not candidates have ranks
+        # above _limits[i].
         self._pools: list[list[np.ndarray]] = [[] for _ in capacities]
         self._limits = [-1] * len(capacities)
         self.start_counting()

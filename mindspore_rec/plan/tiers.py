@@ -88,8 +88,7 @@ class TierUse:
         name: 'host', 'remote' or 'ssd'.
         capacity: limit in rows; None: no limit.
         rows: number of rows in the tier at the end of the log.
-        served: share of a step's distinct keys whose rows were already in the tier when the step
-            began.
+        served: share of a step's distinct keys whose rows were in the tier when the step began.
         read_rows: rows promoted from the tier per step; 0 for host memory.
         written_rows: rows demoted to the tier per step; 0 for host memory.
         moved_bytes: bytes of the promoted and the demoted rows per step.
@@ -167,7 +166,7 @@ def plan_tiers(
 
     Args:
         log: the keys, in the order of training.
-        choices: the tiers to try.
+        choices: the `Tiers` objects to simulate.
         row_bytes: bytes of a row, as computed by `row_bytes`.
         batch_size: samples of a training batch, at least 1.
         order: orders of demotion to try: 'lru', 'lfu'.

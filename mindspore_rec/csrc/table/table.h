@@ -112,10 +112,10 @@ class Table {
   // recorded.
   void NoteLookup(const IdView& ids);
 
-  // Look up rows as LookupTrain does, but return one handle per id [ids.size, 2] instead of a
-  // ticket; AccumulateByHandle expects these handles (row_handles.h). Handles are valid until a row
-  // leaves the table or rows get another layout. In a table with lower tiers, handles are valid for
-  // one step only.
+  // Look up rows as LookupTrain does, but write one handle per id to `handles` [ids.size, 2], and
+  // return no ticket. Pass these handles (row_handles.h) to AccumulateByHandle. Handles are valid
+  // until a row leaves the table or rows get another layout. In a table with lower tiers, handles
+  // are valid for one step only.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // Add the gradient [n, dim] of the rows that the handles identify. Gradients of keys that are not
   // admitted are dropped. Throws StaleHandle if a handle is from another table, is forged, or is no

@@ -24,10 +24,10 @@ class TableChanges {
   // ExportSince.
   uint64_t Mark();
   // Return the keys that changed since the mark. The result contains the row of each key, or marks
-  // the key as absent. If `sweep` is true, rows due for eviction are freed first, so their keys are
-  // in the result as absent. If `sweep` is false, rows due for eviction are in the result only if
-  // they changed since the mark. The table's clock and eviction rules determine which rows are due
-  // for eviction.
+  // the key as absent. If `sweep` is true, rows due for eviction are freed first, so the result
+  // marks their keys as absent. If `sweep` is false, rows due for eviction are in the result only
+  // if they changed since the mark. The table's clock and eviction rules determine which rows are
+  // due for eviction.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
   // Drop the changes recorded before the mark; a mark of 0 stops recording.
   void ReleaseBefore(uint64_t mark);

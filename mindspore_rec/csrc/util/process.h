@@ -2,7 +2,8 @@
 //
 // Detects forked children, so that objects refuse to work in a process that did not create them. A
 // child's copies of objects may be inconsistent, because other threads may have been changing the
-// objects at the fork. The parent's other threads do not exist in the child.
+// objects at the fork. Of the parent's threads, only the thread that called fork exists in the
+// child.
 #pragma once
 
 #include <unistd.h>

@@ -46,8 +46,8 @@ class LookupExchange {
     // Number of keys that this worker sends to worker r.
     size_t sent(int r) const { return kept->keys.count(replicated() ? 0 : r); }
     // The number type of rows in messages. Rows of a replicated table are sent as float32, the type
-    // of the lookup's output. Rows of other tables are sent in the table's own type, without
-    // rounding.
+    // of the lookup's output. Rows of a table that is not replicated are sent in the table's own
+    // type, without rounding.
     NumberType type() const {
       return replicated() ? NumberType::kFloat32 : here().config().precision.value;
     }

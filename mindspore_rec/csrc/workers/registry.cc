@@ -108,8 +108,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
     made->id = numbered.id;
     const Locked registry;
     registry->open.emplace(made->id, made);
-    // If another thread has created a table of the same name in the meantime, the other table is
-    // the newer one.
+    // True if another thread has created a newer table with the same name in the meantime.
     made->replaced = registry->names[{config.scope, config.name}].back() != made->id;
   } catch (...) {
     const Locked registry;

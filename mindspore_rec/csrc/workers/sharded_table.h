@@ -2,9 +2,9 @@
 //
 // ShardedTable: one table that all workers use together. Each worker has a Table with the rows that
 // it owns. Lookups send the distinct keys of a batch to their owners and receive the rows from the
-// owners. For each key of the batch, the sum of its gradients is sent to the owner. If each of N
-// workers has a batch, the result is the same as for a single table and the concatenated batches,
-// except for rounding. The results of repeated runs are identical bit for bit.
+// owners. For each key of the batch, the sum of its gradients is sent to the owner. N workers that
+// each train on one batch get the same result as a single table that trains on the concatenated
+// batches, except for rounding. The results of repeated runs are identical bit for bit.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. After the exchange, Step

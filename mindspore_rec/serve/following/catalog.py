@@ -32,7 +32,7 @@ class _Known(NamedTuple):
 
     Attributes:
         identity: identity of the checkpoint's directory when the manifest was read.
-        fingerprint: fingerprint of the checkpoint's files before the manifest was read.
+        fingerprint: fingerprint of the checkpoint's files, taken before the manifest was read.
         entry: the checkpoint.
     """
 
@@ -52,7 +52,8 @@ class Catalog:
 
     Attributes:
         good: the checkpoints with valid manifests that were not rejected, sorted by step.
-        names: step and kind of all checkpoints, including bad checkpoints, by directory name.
+        names: for each directory name, the step and the kind of the checkpoint; includes bad
+            checkpoints.
     """
 
     def __init__(self, root: Path) -> None:

@@ -35,10 +35,9 @@ class ComparedRows(Protocol):
     """Interface by which the scrubber reads the rows of a table.
 
     Attributes:
-        where: place of the rows in messages, such as 'host memory'.
+        where: name of the place where the rows are, such as 'host memory', for messages.
         at_once: number of rows that are read in one call.
-        leave: whether rows may leave the table without a checkpoint because the table drops old
-            rows.
+        leave: True if the table drops old rows, so that rows may disappear without a checkpoint.
     """
 
     where: str
@@ -256,7 +255,7 @@ class Scrubber:
         rows: rows of each table, by name.
         vocabularies: for each table, the number of ids that always have a row; 0 if the table
             accepts any key.
-        seconds: planned duration of a round.
+        seconds: planned duration of a round, which compares all rows once.
         lock: lock that is held while a checkpoint is applied, and while some rows are compared.
         whole: function that returns True if the tables contain a complete state.
     """

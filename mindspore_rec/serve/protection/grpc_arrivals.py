@@ -53,8 +53,8 @@ class Arrivals:
 
     Args:
         places: number of messages that may arrive at the same time.
-        line: number of calls that may wait for a place. If the line is full and a call arrives, the
-            oldest waiting call is refused.
+        line: maximum number of calls that wait for a place. If the line is full and a call arrives,
+            the oldest waiting call is refused.
         line_of_peer: maximum number of waiting calls per connection; further calls are refused.
         seconds: time limit for the arrival of a message, and also for a call's wait in line.
         patience: if a call's message has not arrived after `patience` seconds, the call may lose

@@ -130,8 +130,8 @@ def counted(low: int, high: int) -> Callable[[str], int]:
     """Return an argument type for whole numbers in [low, high], written in decimal digits.
 
     Args:
-        low: least number, at least 0.
-        high: greatest number, below 10**18.
+        low: smallest allowed number, at least 0.
+        high: greatest allowed number, below 10**18.
 
     Example:
         >>> counted(1, 10)("11")

@@ -30,11 +30,11 @@ def header_length(text: str, body: int) -> int:
     """Return the number of JSON bytes in a body, from the header.
 
     Args:
-        text: value of the header.
+        text: value of the header Inference-Header-Content-Length.
         body: number of bytes of the body.
 
     Raises:
-        RequestError: the header is not a number from 1 to `body`.
+        RequestError: `text` is not a number from 1 to `body`.
 
     Example:
         >>> header_length("10", 12)

@@ -56,7 +56,7 @@ def read_json(
 
     Args:
         body: JSON in UTF-8, with finite numbers and without repeated names in an object.
-        limits: limits on the sizes of the body.
+        limits: size limits of the body.
         where: function that is called with the decoded JSON if a number in the JSON is invalid. The
             function raises a RequestError that names the input with the invalid number. Default:
             none.

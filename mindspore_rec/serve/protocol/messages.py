@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Parameters that other servers support and that would change the answer.
+# Parameters that other servers support. Ignoring such a parameter would give a wrong answer.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 
@@ -83,7 +83,7 @@ def parse_request(
     proportional to the size of its body.
 
     Args:
-        body: JSON in UTF-8, and the data after it.
+        body: JSON in UTF-8, followed by data if the request has binary data.
         inputs: the network's inputs.
         outputs: the network's outputs.
         limits: size limits of a request. Default: the limits for a network whose input sizes are

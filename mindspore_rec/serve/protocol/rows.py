@@ -27,10 +27,10 @@ def read_rows(
     """Return the rows of a request from its `rows` or its `columns`.
 
     Args:
-        request: the request; `rows` is a list of objects. If an object lacks a column, the value is
-            missing. In place of `rows`, a request may have `columns`, an object of lists. Values
-            are strings, numbers, null, or lists of such values. All lists in a column have the same
-            length, except in the columns named in `lists_of`.
+        request: the decoded request. `rows` is a list of objects. If an object lacks a column, the
+            value is missing. In place of `rows`, a request may have `columns`, an object of lists.
+            Values are strings, numbers, null, or lists of such values. All lists in a column have
+            the same length, except in the columns named in `lists_of`.
         columns: names of the columns to read; None: all columns.
         limits: limits on the numbers of rows, values and characters.
         lists_of: names of the columns that contain lists of any length; null counts as an empty

@@ -58,8 +58,8 @@ class InferParts:
 
     Attributes:
         rest: the message without numbers, for protobuf.
-        contents: for each input, the bytes of the input's numbers by field name; None if the input
-            has no `contents`.
+        contents: for each input, a dict from field names to the bytes of the fields' numbers; None
+            if the input has no `contents`.
         raw: `raw_input_contents`.
     """
 

@@ -25,7 +25,7 @@ class HeldBytes:
     """Number of bytes of the unanswered requests that have more than 64 KiB.
 
     Attributes:
-        bytes: the number of bytes.
+        bytes: total number of bytes that were counted for these requests.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class BodyReader:
     """The body of one request.
 
     Args:
-        receive: function of ASGI that returns the next part.
+        receive: ASGI's function that returns the next part of the body.
         headers: headers of the request.
         held: `HeldBytes` of the server, to which the body's bytes are added.
 
