@@ -2,8 +2,8 @@
 """Simulate admission by count with eviction by age, for many thresholds in one pass.
 
 All thresholds share one count per key. The age of a row or a counter is the time since the key's
-last occurrence; a row and a counter of the same key would therefore be evicted at the same time. A
-key's *level* is the number of thresholds that the key's count has reached.
+last occurrence, so a key is evicted at the same time whether it has a row or a counter. A key's
+*level* is the number of thresholds that the key's count has reached.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class AgeSweep:
         unit: str = "",
     ) -> None:
         self._asked = list(thresholds)
-        # Threshold 1 is always simulated, because its number of rows is the number of rows and
-        # counters at any other threshold: with threshold 1, all keys have rows.
+        # Always simulate threshold 1: all keys then have rows, so the number of rows is the number
+        # of rows and counters at every other threshold.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle

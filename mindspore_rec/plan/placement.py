@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute the cost of a table under each placement, and find the cheapest placement of all
-tables."""
+"""Compute the cost of a table under each placement, and choose placements for all tables."""
 
 from __future__ import annotations
 

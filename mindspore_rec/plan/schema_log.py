@@ -26,8 +26,7 @@ class SchemaLog(KeyLog):
     SchemaLog are counted in rows; other logs count bytes.
 
     Args:
-        rows: `Rows` that `mindspore_rec.data.read` returned, read with a schema, in the order of
-            training.
+        rows: `Rows` that `mindspore_rec.data.read` returned for a schema, in the order of training.
         table: name of the table, as `table_names` returns it. Default: None, which means the table
             of all columns that have no settings of their own.
 
@@ -100,9 +99,9 @@ class SchemaLog(KeyLog):
 def table_names(schema: Schema) -> list[str | None]:
     """Return the name of each table of a schema, in the order of the tables.
 
-    Columns without settings of their own share one table, whose name is None. If the schema does
-    not name a table of other columns, the table's name is its index; for example, '2' for a
-    network's table `dcn_v2.embedding.2`.
+    Columns without settings of their own share one table, whose name is None. All other tables are
+    named by the schema, or have their index as name, for example '2' for a network's table
+    `dcn_v2.embedding.2`.
 
     Example:
         >>> from mindspore_rec.feature import CategoryColumn

@@ -57,7 +57,7 @@ def check_schema_options(options: argparse.Namespace) -> None:
 
 
 def rows_of_schema(path: Path, logs: Sequence[Path]) -> Rows:
-    """Return `Rows` over the source and the schema in a command's YAML file.
+    """Return `Rows` for the source and the schema in a command's YAML file.
 
     Args:
         path: the YAML file.

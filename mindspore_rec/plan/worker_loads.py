@@ -86,7 +86,7 @@ def count_loads(
 
 
 class _SeenKeys:
-    """Distinct keys of the log; for each key, its number of lookups and the number of batches with
+    """Distinct keys of the log; for each key, the number of its lookups and of the batches with
     it."""
 
     def __init__(self) -> None:

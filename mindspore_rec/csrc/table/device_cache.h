@@ -48,8 +48,8 @@ class DeviceCache {
   // Sets the address of the matrix of states [rows + 3, state width]; the address is null if the
   // host cannot access the cache's memory.
   void SetStates(float* states);
-  // Throws std::invalid_argument unless `shared` tells correctly whether the host can access the
-  // cache's memory.
+  // `shared` must be true if the host can access the cache's memory, and false if not. Throws
+  // std::invalid_argument otherwise.
   void RequireShared(bool shared) const;
   DeviceStats Stats() const;
 

@@ -3,8 +3,8 @@
 // Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade: it
 // locks the table's mutex, translates errors, and calls the parts of the table in the right order.
 // Methods that few callers need are in separate classes (TableDevice, TableTiers, ...), which
-// device(), tiers() and similar methods return. TableEngine contains the code that Table and these
-// classes share.
+// device(), tiers() and similar methods return. TableEngine contains the code that Table,
+// TableDevice, TableTiers, ... share.
 //
 // A training step works as follows. A training lookup returns a ticket. Accumulate takes a ticket
 // and adds the gradient of the ticket's lookup. After all lookups, Step applies one optimizer
@@ -68,10 +68,10 @@ class Table {
   // ---- training and evaluation ----
 
   // Copy the rows of ids to out [ids.size, dim]. The rows of two consecutive ids are ids.stride
-  // rows apart, in `out` and in the gradient. Insert, count and touch the rows. Returns a ticket,
-  // which Accumulate takes with the gradient. Throws NoOptimizer if no optimizer is bound, because
-  // a table without an optimizer would never be trained. A bfloat16 output requires a table with
-  // bfloat16 values.
+  // rows apart, in `out` and in the gradient. Insert, count and touch the rows. Returns a ticket;
+  // pass the ticket and the gradient to Accumulate. Throws NoOptimizer if no optimizer is bound,
+  // because a table without an optimizer would never be trained. A bfloat16 output requires a table
+  // with bfloat16 values.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Throw the exception that a lookup would throw because of bad ids or a missing optimizer.
   // `train` is true for a training lookup, and false for an evaluation lookup.
@@ -125,7 +125,8 @@ class Table {
   // Set the update rule of the optimizer. Existing rows keep their values. If the new rule has
   // another kind or another number of states than the old rule, the optimizer state of existing
   // rows is initialized again. Returns a unique number, which the caller passes to Step as
-  // StepInput::binding. Step throws if another optimizer was bound after this number was returned.
+  // StepInput::binding. Step throws if another optimizer was bound after BindOptimizer returned
+  // this number.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 
@@ -199,7 +200,7 @@ class Table {
   // Put rows. A null array has the same meaning as in Shard::Import. Throws if there are states and
   // state_width does not match the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
-  // Put rows; their optimizer states become the states of new rows. Requires: ids are int64 and
+  // Put rows, and initialize their optimizer states as for new rows. Requires: ids are int64 and
   // contiguous.
   void Import(const IdView& ids, const float* values);
   // Remove all rows. If a tier fails, Clear throws std::runtime_error. All rows remain if memory

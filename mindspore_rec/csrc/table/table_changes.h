@@ -46,9 +46,9 @@ class TableChanges {
   // memory that the host cannot access.
   std::optional<uint64_t> KeptDigest();
   // Return the keys of rows in host memory whose values do not match the stored digests, although
-  // the table has not changed the rows since the last mark. Only the rows of part `part` are
-  // checked, if the places of the rows in memory are divided into `parts` parts. Throws if no
-  // digest is kept.
+  // the table has not changed the rows since the last mark. The places of the rows in memory are
+  // divided into `parts` parts, and only rows in part `part` are checked. Throws if no digest is
+  // kept.
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:

@@ -58,8 +58,8 @@ class TableDevice {
   void FinishStep();
 
  private:
-  // Throws if there is no device cache. Also throws unless `shared` tells correctly whether the
-  // host can access the cache's memory.
+  // Throws if there is no device cache. `shared` must be true if the host can access the cache's
+  // memory, and false if not; otherwise, Cache throws.
   DeviceCache& Cache() const;
   DeviceCache& Cache(bool shared) const;
 

@@ -24,8 +24,8 @@ class TableQuantised {
   // table get their initial values. Requires: the table has no rows yet, no optimizer, no tiers, no
   // device cache and no recorded changes, and there is only one worker.
   void Quantise(int32_t bits);
-  // Set rows that are already quantised, in parts of 2^18 keys. If memory runs out, the rows of
-  // completed parts stay set. Each row has `width` bytes: scale, offset and codes
+  // Set rows that are already quantised. The rows are set in parts of 2^18 keys; if memory runs
+  // out, the completed parts stay set. Each row has `width` bytes: scale, offset and codes
   // (quantised_row.h). `width` must equal the width of the table's int8 or int4 rows. A null array
   // in `ages` means that all its elements are 0.
   void ImportCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);

@@ -5,12 +5,12 @@
 // are few keys, KeyPositions takes 100 kB.
 //
 // The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
-// bits select one of 4096 tables and need not be stored. The lower 52 bits are hashed again by a
-// bijection with this process's secrets, and are stored with the position in 12 bytes. A table uses
-// open addressing with linear probing, and its entries are in the order of their hashes (Amble and
-// Knuth 1974). A search for an entry begins at the entry's home place, which is proportional to the
-// entry's hash. Insertions keep the entries sorted by hash. A search for an absent key ends at the
-// first hash that is greater than the key's hash. A table grows in one sequential pass. A table
+// bits select one of 4096 tables and need not be stored. The hash's lower 52 bits are hashed again
+// by a bijection with this process's secrets, and are stored with the position in 12 bytes. A table
+// uses open addressing with linear probing, and its entries are in the order of their hashes (Amble
+// and Knuth 1974). A search for an entry begins at the entry's home place, which is proportional to
+// the entry's hash. Insertions keep the entries sorted by hash. A search for an absent key ends at
+// the first hash that is greater than the key's hash. A table grows in one sequential pass. A table
 // grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes per key. A table shrinks
 // only when it is less than 0.4 full, so it can take 31 bytes per key after many erasures.
 //

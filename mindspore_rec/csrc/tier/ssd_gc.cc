@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Garbage collection of an SsdTier. The live rows of a collected segment are appended to the log,
-// in the same way as new rows. In the log, therefore, a newer version of a row follows every older
+// Garbage collection of an SsdTier. The live rows of a collected segment are appended to the log in
+// the same way as new rows, so in the log, a newer version of a row always follows an older
 // version. After the appended rows are synced, the segment is deleted from the manifest, and the
 // segment's file is removed.
 //
-// A tombstone must stay as long as the disk may have an older row of the tombstone's key. The
+// A tombstone must stay as long as the disk may have an older row of the tombstone's key. A
 // tombstone can be removed when every segment, from the first to the segment in which the erasure
 // was first written, is removed or has no dead record. A tombstone is unnecessary if its key has
 // been written again. The new record of the key also hides older records, and is synced before the
@@ -28,8 +28,8 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 }  // namespace
 
 // Garbage is collected if the log has more than gc_ratio records per live row, plus the records of
-// one segment; a tier with few rows is therefore not collected. Writers wait if the log exceeds
-// this limit by about 8 % plus two segments.
+// one segment; a tier with few rows is therefore not collected. Writers wait if the log exceeds the
+// limit for garbage collection by about 8 % plus two segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;
   if (Paused()) return false;

@@ -326,8 +326,8 @@ void SsdTier::Clear() {
   std::shared_ptr<const SegmentTable> old = none;
   KeyPositions index;
   // The tier is cleared when StoreManifest succeeds. If StoreManifest fails, this process still has
-  // all rows, but the disk may have the new manifest. The next Flush must therefore write the
-  // manifest again.
+  // all rows, but the disk may have the new manifest, so the next Flush must write the manifest
+  // again.
   manifest_stale_ = true;
   StoreManifest(*none);
   {

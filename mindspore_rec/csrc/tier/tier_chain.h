@@ -48,8 +48,8 @@ class TierChain : public Tier {
   TierStats Stats() const override;
 
   // Erases from lower levels the rows that an upper level also has. Two levels have the same row if
-  // a process ended between the write to one level and the erasure from the other level. Must be
-  // called first if another process has written the levels.
+  // a process ended between the write to one level and the erasure from the other level. Call
+  // Settle before all other methods if another process has written the levels.
   void Settle();
 
   const std::vector<Level>& levels() const { return levels_; }
@@ -60,8 +60,8 @@ class TierChain : public Tier {
     std::atomic<uint64_t> hits{0}, written_rows{0}, spilled_rows{0};
   };
 
-  // Searches the levels one after another by `find`. If rows may have moved to a level that was
-  // already searched, FindAll searches again for the keys whose rows were not found.
+  // Calls `find` for one level after another. If rows may have moved to a level that was already
+  // searched, FindAll searches again for the keys whose rows were not found.
   template <typename Find>
   void FindAll(const int64_t* keys, size_t n, bool* found, Find find) const;
   void Spill(size_t level);

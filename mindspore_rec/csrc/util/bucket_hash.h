@@ -12,10 +12,10 @@
 // as the constant hash in hash.h. Each multiplication is a universal hash (multiply-shift;
 // Dietzfelbinger et al. 1997): the products of two different words rarely have equal top bits. A
 // single multiplication is not enough, because it maps an arithmetic progression to an arithmetic
-// progression. After two multiplications and the shifts, an arithmetic progression is no longer
-// one. In tests with only two multiplications, one seed in a hundred distributed the multiples of
-// some power of two badly. The hash prevents an attacker from choosing keys that share buckets. The
-// hash is not a cipher: it does not protect against an attacker who can observe hash values.
+// progression. Two multiplications and the shifts destroy every arithmetic progression. In tests
+// with only two multiplications, one seed in a hundred distributed the multiples of some power of
+// two badly. The hash prevents an attacker from choosing keys that share buckets. The hash is not a
+// cipher: it does not protect against an attacker who can observe hash values.
 #pragma once
 
 #include <cstdint>

@@ -52,7 +52,8 @@ class AllRows {
   std::vector<Part> ByOwner(const IdView& ids, const IdFilter& filter) const;
   // Return the ids, grouped by the worker that must change the ids' rows.
   std::vector<Part> ByChanged(const IdView& ids, const IdFilter& filter) const;
-  // Copy the rows of a part's ids from `values`, which has a row for each id [ids.size, dim].
+  // Return the rows of a part's ids, copied from `values` [ids.size, dim], which has one row per
+  // id.
   std::vector<float> Gather(const Part& part, const float* values) const;
 
   // Call fn(rows) with the rows of a worker: this worker's Table, or RemoteRows for another worker.

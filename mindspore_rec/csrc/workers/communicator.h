@@ -93,7 +93,7 @@ class Communicator {
   // such call. Any thread may call waiting().
   std::string waiting() const;
 
-  // Make the channel unusable. To be called if this worker cannot do what the other workers wait
+  // Make the channel unusable. Call GiveUp if this worker cannot do what the other workers wait
   // for. After GiveUp, the other workers' calls fail instead of waiting, or the job ends with the
   // message `why`.
   void GiveUp(const char* why) { DoGiveUp(why); }

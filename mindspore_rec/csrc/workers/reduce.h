@@ -51,7 +51,7 @@ struct ByteSpan {
   size_t size = 0;
 };
 
-// Where the data of workers differ: the first such span, and the workers.
+// The first span whose data differ between workers, and the workers whose data differ.
 struct WorkerDifference {
   size_t place = 0;          // the first of the spans that differs
   std::vector<int> workers;  // those that differ from worker 0

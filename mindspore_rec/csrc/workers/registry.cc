@@ -47,7 +47,7 @@ Registry& TheRegistry() {
 
 [[maybe_unused]] const Registry& made_at_the_start = TheRegistry();
 
-// Gives access to this process's registry, and keeps the registry locked during its lifetime.
+// Gives access to this process's registry, and locks the registry until the object is destroyed.
 class Locked {
  public:
   Locked() : lock_(TheRegistry().mutex) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tables by number: MindSpore's operators receive only tensors, so an operator identifies its table
-// by a number. The number of a closed table is never used again. If a graph outlives its table, the
-// graph's operators therefore throw an error instead of using another table.
+// by a number. The number of a closed table is never used again. The operators of a graph that
+// outlives its table throw an error instead of using another table.
 #pragma once
 
 #include <array>
@@ -38,8 +38,8 @@ struct Registered {
   std::atomic<bool> replaced{false};
   OpTimes times;
   // True if the network's other weights were loaded from a source without this table's rows.
-  // Operators that read rows then throw an exception, until the user declares which rows belong to
-  // the other weights.
+  // While rows_missing is true, operators that read rows throw an exception. The flag stays true
+  // until the user declares which rows belong to the other weights.
   std::atomic<bool> rows_missing{false};
 };
 

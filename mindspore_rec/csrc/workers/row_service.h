@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RowService: a thread that answers other workers' requests for the rows that this worker owns. By
-// such requests, a worker can read and change all rows of a table at any time.
+// requests to the other workers, a worker can read and change all rows of a table at any time.
 //
 // A request is one message: the tag of its reply, its kind, the table's name, and arguments
 // (row_messages.h). The reply is one message with the tag that the request contains. While the

@@ -182,7 +182,7 @@ class Catalog:
         A full checkpoint, together with the deltas that follow it, replaces the whole state.
 
         A training that goes back to an earlier step removes all newer checkpoints. If the applied
-        checkpoint was removed and there is no newer checkpoint, the result leads back to the newest
+        checkpoint was removed and there is no newer checkpoint, return the chain of the newest
         remaining checkpoint.
 
         Raises:

@@ -52,7 +52,7 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the `FeaturePipeline` state in the state of a dataset; None if it has none."""
+    """Return the pipeline's part of the state of a dataset; None if there is no such part."""
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))

@@ -29,7 +29,7 @@ _OTHER_FILES = 512  # that the process may have open beside connections
 
 
 def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol]:
-    """Return a subclass of uvicorn's HTTP protocol with limits, for `uvicorn.Config(http=...)`.
+    """Return a protocol class for `uvicorn.Config(http=...)` that enforces the limits in `bounds`.
 
     Args:
         bounds: the limits `connections`, `head_bytes`, `receive_seconds`, `request_seconds` and

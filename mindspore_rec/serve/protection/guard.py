@@ -200,7 +200,7 @@ class Guard:
 
 
 class _Exchange:
-    """A request and its response: passes their parts on, and records times, bytes and status."""
+    """Pass a request and its response on, and record their times, bytes and status."""
 
     def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
         self.scope = scope

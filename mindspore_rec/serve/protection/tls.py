@@ -20,8 +20,8 @@ logger = logging.getLogger("mindspore_rec")
 class Tls:
     """Certificate and key of a server, for TLS 1.2 or later.
 
-    With `client_ca`, each client must present a certificate that is signed by an authority in the
-    file. With `client_ca`, the server's `ssl.SSLContext` accepts only TLS 1.3 and does not resume
+    With `client_ca`, each client must present a certificate that an authority in `client_ca`
+    signed. With `client_ca`, the server's `ssl.SSLContext` accepts only TLS 1.3 and does not resume
     sessions. The gRPC server also accepts TLS 1.2, and resumes a session only as long as the files
     do not change.
 

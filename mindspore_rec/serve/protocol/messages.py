@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Parameters that other servers support. Ignoring such a parameter would give a wrong answer.
+# Parameters of other servers that are refused, because ignoring them would give a wrong answer.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 

@@ -157,7 +157,8 @@ class Batcher:
         return self._queue(inputs, Future())
 
     def submit_from_loop(self, inputs: Inputs) -> asyncio.Future[Answer]:
-        """Queue a request; return an asyncio future. Must be called in a running event loop.
+        """Queue a request; return an asyncio future. Call `submit_from_loop` in a running event
+        loop.
 
         When several requests are answered together, a single call in the event loop completes the
         futures of all these requests.

@@ -7,8 +7,8 @@
 namespace msrec {
 namespace {
 
-// Number of candidates that are collected in one pass over all slots. The greater the number, the
-// rarer are passes.
+// Number of candidates that are collected in one pass over all slots. A large number makes passes
+// over all slots rare.
 size_t CandidatesAtOnce(size_t slots) { return std::max<size_t>(1024, slots / 8); }
 
 }  // namespace
