@@ -89,7 +89,7 @@ def _other_cores() -> Iterator[Path]:
 
 
 def _usable_core() -> Path:
-    """Return a core in another folder that was compiled from the sources in this folder.
+    """Find a core that is in another folder and was compiled from the sources in this folder.
 
     Raises:
         ImportError: no core was compiled from these sources; the message says what to do.

@@ -50,7 +50,8 @@ def propose_admission(
     least_keys: int = 100_000,
     thresholds: Sequence[int] = _THRESHOLDS,
 ) -> AdmissionProposal | None:
-    """Return the greatest threshold that saves at least 30 % of memory for at most 1 % of the hits.
+    """Return the greatest threshold that saves at least 30 % of memory and loses at most 1 % of the
+    hits.
 
     Memory grows with the number of different keys. The batches must be successive rows of the data.
     A sample of the data does not suffice, because frequent keys look rare in a sample.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of one choice of thresholds and capacity on a log."""
+"""The result of a simulation with one choice of thresholds and capacity."""
 
 from __future__ import annotations
 

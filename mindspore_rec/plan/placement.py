@@ -61,7 +61,7 @@ class Machine:
         check_int("workers_per_host", self.workers_per_host, 1, 1 << 16)
 
     def table_seconds(self, touched: np.ndarray) -> float:
-        """Return the seconds of table accesses on the busiest worker, as a mean over the steps."""
+        """Return the seconds that the busiest worker needs to access rows in a step, on average."""
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
@@ -123,7 +123,8 @@ class TableCost:
     row_bytes: int
 
     def placed(self, placement: str, owner: int | None = None) -> Placed:
-        """Return the load in placement 'sharded', 'owner' (on worker `owner`) or 'replicated'."""
+        """Return the load in a placement: 'sharded', 'replicated', or 'owner' with all rows on
+        `owner`."""
         loads, value = self.loads, 4 * self.dim
         sent, received, updated, rows = loads.sent, loads.received, loads.updated, loads.rows
         if placement == "owner":

@@ -58,7 +58,7 @@ class Tiers:
 
     @classmethod
     def parse(cls, text: str) -> list[Tiers]:
-        """Parse several capacities of host memory, or one set of named tiers.
+        """Parse a list of capacities of host memory, or one set of named tiers.
 
         Raises:
             ValueError: the text is neither a list of capacities nor a set of named tiers.

@@ -104,7 +104,7 @@ class WorkerOutcome:
 
 @dataclass
 class WorkerPlan:
-    """Statistics of a log for training on several workers.
+    """Statistics of a log, and the predictions for each number of workers.
 
     Args:
         samples: number of rows of the log.

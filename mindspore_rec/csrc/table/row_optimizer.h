@@ -54,8 +54,8 @@ class RowOptimizer {
   // PrepareUpdate, but only one thread at a time for the same shard. Cannot fail after
   // ReserveUpdate.
   void PrepareUpdate(int shard, bool stale);
-  // Apply the gradients of a shard to its rows. Any thread may call Update, but only one thread at
-  // a time for the same shard.
+  // Apply a shard's gradients to the shard's rows. Any thread may call Update, but only one thread
+  // at a time for the same shard.
   void Update(const StepConstants& constants, int shard);
 
  private:

@@ -91,9 +91,9 @@ class Table {
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Sum the gradients of this step per key, and return the sum of squares of all sums.
   double GradientSquaredNorm();
-  // Update the rows by the optimizer. Then, in one slice of the table, evict the rows that are due
-  // for eviction. Also evict rows over the capacity. If a tier fails or memory runs out during an
-  // eviction, a later step does the eviction.
+  // Update the rows by the optimizer. After the update, evict the rows that are due for eviction in
+  // one slice of the table, and rows over the capacity. If a tier fails or memory runs out during
+  // an eviction, a later step does the eviction.
   void Step(const StepInput& input);
   // Drop the lookups and gradients since the last step.
   void DiscardGradients();
@@ -197,8 +197,8 @@ class Table {
   // no fixed order. The function fn must not call the table.
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
-  // Put rows. A null array has the same meaning as in Shard::Import. Throws if there are states and
-  // state_width does not match the optimizer.
+  // Put rows. A null array has the same meaning as in Shard::Import. Throws if `rows` has optimizer
+  // states and state_width does not match the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows, and initialize their optimizer states as for new rows. Requires: ids are int64 and
   // contiguous.

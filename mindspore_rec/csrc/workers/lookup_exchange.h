@@ -2,9 +2,10 @@
 //
 // LookupExchange: the lookups of one operation over workers. Keys are sent to their owners, and the
 // owners return the rows (lookup_messages.cc). Before the exchange, the batches are planned; after
-// the exchange, rows are expanded to positions or bags (lookup_exchange.cc). Each worker prepares
-// the lookups of the rows that it owns. If an owner fails to prepare a lookup, no lookup is done.
-// This header is internal to lookup_exchange.cc and lookup_messages.cc.
+// the exchange, rows are copied to the positions of their ids, or combined to bags
+// (lookup_exchange.cc). Each worker prepares the lookups of the rows that it owns. If an owner
+// fails to prepare a lookup, no lookup is done. This header is internal to lookup_exchange.cc and
+// lookup_messages.cc.
 #pragma once
 
 #include <memory>

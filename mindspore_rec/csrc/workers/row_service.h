@@ -52,11 +52,11 @@ class RowService {
 
   void Run();
   void Serve();
-  // Answer a request. If the request's table is missing and `last` is false, send nothing and
-  // return false.
+  // Answer a request and return true. If the request's table is missing, send an error if `last` is
+  // true; otherwise, send nothing and return false.
   bool Answer(const WorkerMessage& request, bool last);
   void AnswerWaiting();
-  // Keep a request until its table exists, at most 10 seconds.
+  // Keep a request for at most 10 seconds, until the request's table exists.
   void Postpone(WorkerMessage request);
 
   Communicator& channel_;

@@ -111,8 +111,8 @@ class ShardedTable {
   static Kept::node_type NewPlace();
   // Keep a lookup; return its ticket, which is the same on all workers.
   int64_t Keep(std::unique_ptr<KeptLookup> lookup, Kept::node_type place) noexcept;
-  // Do one lookup in a separate exchange, and return its ticket. A null `bags` means one row per
-  // id.
+  // Do one lookup in a separate exchange, and return the lookup's ticket. A null `bags` means one
+  // row per id.
   int64_t LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  const RowsOut& out);
   // Drop all lookups.

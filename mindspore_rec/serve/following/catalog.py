@@ -160,7 +160,7 @@ class Catalog:
         return f"there is no checkpoint in {self.root} any more"
 
     def errors(self, after: int) -> list[ChainError]:
-        """Return the errors of ignored checkpoints after step `after`, sorted by step."""
+        """Return the errors of ignored checkpoints whose step is above `after`, sorted by step."""
         by_step = [
             (self.names[name][0], error)
             for name, (_, error) in self._bad.items()

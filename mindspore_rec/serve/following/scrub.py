@@ -285,7 +285,8 @@ class Scrubber:
         return {name: NotedTable(table, note(name)) for name, table in tables.items()}
 
     def index(self) -> None:
-        """Keep the digests of all rows; the caller holds the lock if the tables may change."""
+        """Compute the digests of all rows; the caller must hold the lock if the tables may
+        change."""
         for table in self._tables.values():
             table.index()
 

@@ -59,7 +59,7 @@ class Bounds:
 
 
 class Guard:
-    """Guard around an ASGI application for tokens, limits, drain, /metrics and the access log.
+    """ASGI middleware that checks tokens and limits, serves /metrics and writes the access log.
 
     A request without a valid token is answered with 401, unless its path is in `OPEN`; a request
     with a token that lacks the required role is answered with 403. A prediction is answered with

@@ -52,7 +52,7 @@ _PLAIN = {int, float, bool, type(None)}
 def read_json(
     body: bytes | bytearray, limits: Limits, where: Callable[[Any], object] | None = None
 ) -> Any:
-    """Return the objects of a JSON text, after checks of the text's size and punctuation.
+    """Decode JSON after checks of its size and punctuation; return the Python objects.
 
     Args:
         body: JSON in UTF-8, with finite numbers and without repeated names in an object.

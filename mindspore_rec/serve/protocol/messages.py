@@ -47,7 +47,7 @@ class InferRequest:
         inputs: arrays, in the order of the network's arguments; or raw rows.
         outputs: names of the requested outputs; None: all outputs.
         binary: dict with output names as keys; a value is True if the output's data follow the JSON
-            in the response. The value for the key None applies to all outputs without an entry.
+            in the response. The key None has the value for all outputs that are not in the dict.
     """
 
     id: str | None

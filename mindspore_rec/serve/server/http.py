@@ -392,5 +392,5 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 def _first_lines(error: Exception) -> str:
-    """Return the first part of a message; the next part of a MindSpore message is a call stack."""
+    """Return an error's message, without the call stack that MindSpore appends to its messages."""
     return str(error).split("\n---")[0].strip()[:1000]
