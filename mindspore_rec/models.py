@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models: networks that are made from a schema in one line, and their registry.
 
-`DCNv2(schema)` is an ordinary cell. `names` lists all models, `get` finds the class of a model by
-its name, and `build` makes a network from a recipe. `register` gives a name to your own model. The
-model must derive from `Network` and make its first cells with `InputLayer` and `FirstOrder`.
+A model such as `DCNv2(schema)` is an ordinary cell. `names` lists all models, `get` finds the class
+of a model by its name, and `build` makes a network from a recipe. `register` gives a name to your
+own model. A registered model must derive from `Network` and make its first cells with `InputLayer`
+and `FirstOrder`.
 """
 
 from typing import TYPE_CHECKING

@@ -7,7 +7,7 @@ clone's sources, Python uses the wheel's core.
 
 `setup.py` runs this file to write a digest of the sources beside the core. `build.sh` runs this
 file to check whether the sources have changed. `setup.py` runs this file without importing the
-package. So native_core.py must not import other modules of the package.
+package, so native_core.py must not import other modules of the package.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def source_digest(root: Path) -> str | None:
 
 
 def compiled_sources(package: Path) -> str | None:
-    """Return the digest of the core's sources from a package's folder, or None."""
+    """Return the digest that `setup.py` wrote to a package's folder; None if there is no digest."""
     try:
         return (package / DIGEST_FILE).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -89,7 +89,7 @@ def _other_cores() -> Iterator[Path]:
 
 
 def _usable_core() -> Path:
-    """Return a core in another folder that was compiled from the sources in this folder.
+    """Find a core that is in another folder and was compiled from the sources in this folder.
 
     Raises:
         ImportError: no core was compiled from these sources; the message says what to do.

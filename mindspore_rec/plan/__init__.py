@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a key log, simulate thresholds, capacities, tiers and workers for tables before training.
+"""Plan tables before training: simulate thresholds, capacities, tiers and workers on a key log.
 
 The command is `python -m mindspore_rec.plan`; docs/plan.md explains the figures that the command
 prints.

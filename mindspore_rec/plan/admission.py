@@ -50,7 +50,8 @@ def propose_admission(
     least_keys: int = 100_000,
     thresholds: Sequence[int] = _THRESHOLDS,
 ) -> AdmissionProposal | None:
-    """Return the greatest threshold that saves at least 30 % of memory for at most 1 % of the hits.
+    """Return the greatest threshold that saves at least 30 % of memory and loses at most 1 % of the
+    hits.
 
     Memory grows with the number of different keys. The batches must be successive rows of the data.
     A sample of the data does not suffice, because frequent keys look rare in a sample.
@@ -60,7 +61,7 @@ def propose_admission(
         row_bytes: bytes of a row, as computed by `row_bytes()`.
         least_keys: if the column has fewer than `least_keys` different keys, the table is small,
             and nothing is proposed. Default: 100,000.
-        thresholds: the thresholds to try. Default: 1, 2, 3, 5 and 10.
+        thresholds: admission thresholds to compare. Default: 1, 2, 3, 5 and 10.
 
     Returns: The proposal; None if the table is small, if there are no hits, or if each threshold
         saves too little memory or loses too many hits.

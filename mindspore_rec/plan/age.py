@@ -2,7 +2,7 @@
 """Simulate admission by count with eviction by age, for many thresholds in one pass.
 
 All thresholds share one count per key. The age of a row or a counter is the time since the key's
-last occurrence. So the time of eviction does not depend on whether the key has a row. A key's
+last occurrence, so a key is evicted at the same time whether it has a row or a counter. A key's
 *level* is the number of thresholds that the key's count has reached.
 """
 
@@ -41,8 +41,8 @@ class AgeSweep:
         unit: str = "",
     ) -> None:
         self._asked = list(thresholds)
-        # Threshold 1 is always simulated. With threshold 1, all keys have rows. So the number of
-        # rows at threshold 1 equals the number of rows and counters at any other threshold.
+        # Always simulate threshold 1: all keys then have rows, so the number of rows is the number
+        # of rows and counters at every other threshold.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle
@@ -52,8 +52,8 @@ class AgeSweep:
         self._last = np.empty(0, np.int32)  # batch of the last occurrence
         self._clocks: list[int] = []
         self._alive_from = 0  # keys last seen in an earlier batch are gone
-        # For each batch and each level: the number of keys in the table that last occurred in this
-        # batch.
+        # For each batch and each level, the number of keys in the table whose last occurrence is in
+        # the batch.
         self._held = np.empty((0, levels), np.int32)
         self._keys = np.zeros(levels, np.int64)  # held now, by level; of level 0 there are none
         self._evicted = np.zeros(levels, np.int64)
@@ -69,7 +69,7 @@ class AgeSweep:
 
         Args:
             batch: distinct keys of the batch.
-            clock: number of the step, or event time, which must not decrease.
+            clock: number of the step, or event time; must not be less than in the previous call.
         """
         codes, levels = batch.codes, len(self._thresholds) + 1
         self._count = grown(self._count, batch.keys_so_far, 0)
@@ -102,7 +102,8 @@ class AgeSweep:
         self._note_peaks()
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcome of each threshold so far, in the order of `thresholds`."""
+        """Return the outcomes after the batches so far, one per threshold, in the order of
+        `thresholds`."""
         rows, counters, bytes_ = self._sizes()
         evicted = _reached(self._evicted)
         hits, admitted = _reached(self._before), _reached(self._after)
@@ -152,7 +153,8 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """Return, for each threshold, the sum over all levels that reach the threshold."""
+    """Return, for each threshold, the sum of the elements of `by_level` at or above the
+    threshold."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

@@ -35,7 +35,7 @@ class CapacityRun:
     Args:
         capacity: maximum number of rows that remain after a batch, at least 1.
         order: 'lru' or 'lfu'.
-        threshold: number of occurrences that admits a key, at least 1.
+        threshold: number of occurrences at which a key gets a row, at least 1.
         row_bytes: bytes of a row.
     """
 
@@ -49,9 +49,8 @@ class CapacityRun:
         self._rows = self._counters = self._lookups = self._evictions = 0
         self._hits = self._admitted = 0
         self._peak_rows = self._peak_counters = self._peak_bytes = 0
-        # Pool of candidates for eviction; every row outside the pool has a rank above the limit.
-        # Ranks never fall. So a candidate whose rank has risen above the limit can be dropped from
-        # the pool.
+        # Candidates for eviction: all rows whose rank is at most _limit, and perhaps other rows.
+        # Ranks never fall, so a candidate whose rank has risen above _limit can be dropped.
         self._pool: list[np.ndarray] = []
         self._limit = -1
 
@@ -123,7 +122,8 @@ class CapacityRun:
         self._evictions += number
 
     def _new_pool(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Select the rows of lowest rank as candidates for eviction in many batches."""
+        """Select the rows of lowest rank; they are the candidates for eviction in this and later
+        batches."""
         pool = np.flatnonzero(self._count >= self._threshold)
         rank = self._rank(pool)
         size = max(2 * number, math.isqrt(len(pool) * number))

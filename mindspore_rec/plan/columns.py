@@ -25,7 +25,7 @@ class KeyColumn:
         key_type: 'id': the numbers are the keys. 'category': `mindspore_rec.category_keys` hashes
             the values. 'auto' is 'id' if the column's first values are numbers and 'category' if
             they are text.
-        from_text: whether the log is text, in which numbers are strings of digits.
+        from_text: True if the log is a text file, so that numbers are read as strings of digits.
 
     Example:
         >>> keys, lengths = KeyColumn("user", "auto", False).convert(pa.array([[7, 9], []]))
@@ -70,7 +70,7 @@ class KeyColumn:
         return self._keys(values), lengths
 
     def _is_category(self, values: pa.Array) -> bool:
-        """True if values are hashed; with 'auto', the type of the first present values decides."""
+        """Return True if values are hashed; 'auto' means: decide by the first non-null values."""
         text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         if self._type == "auto" and values.null_count < len(values):
             spelled_out = self._from_text and _spells_ints(values)
@@ -109,7 +109,7 @@ class TimeColumn:
         self._name = name
 
     def convert(self, column: pa.Array) -> np.ndarray:
-        """Return the seconds as float64, one value per row of the log.
+        """Return the time of each row of the log in seconds since 1970, float64.
 
         Raises:
             TypeError: the values are neither numbers nor timestamps nor text.

@@ -22,10 +22,10 @@ class DistinctBatch:
     """Distinct keys of a batch, in the order of the keys' last occurrences in the batch.
 
     Args:
-        codes: int32 `[n]`, the keys' numbers.
+        codes: int32 `[n]`, the number of each key in the index.
         counts: int64 `[n]`, the number of occurrences of each key.
-        positions: int64 `[n]`, the place of each key's last occurrence among all lookups of the
-            log.
+        positions: int64 `[n]`, the position of each key's last occurrence, counted over all lookups
+            of the log.
         lookups: number of lookups in the batch.
         keys_so_far: number of distinct keys in the log up to the end of the batch; all codes are
             below this number.

@@ -40,8 +40,8 @@ class KeyLog:
 
     Args:
         paths: the files, in the order of training.
-        keys: columns whose values are looked up in the table: names, or numbers from 0 in CSV and
-            TSV files.
+        keys: names of the columns whose values are looked up in the table. For CSV and TSV files,
+            column indexes (from 0) are also allowed.
         time: name or index of the column with the event times. The times are seconds since 1970,
             timestamps or ISO 8601 text. Default: none.
         format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: the format that the files' suffixes

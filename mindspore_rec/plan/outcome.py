@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of one choice of thresholds and capacity on a log."""
+"""The result of a simulation with one choice of thresholds and capacity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Outcome:
     """One choice of thresholds and capacity, and its result on a log.
 
     Args:
-        admission: number of occurrences that admits a key.
+        admission: number of occurrences at which a key gets a row.
         idle: a row is evicted if its key has not occurred for `idle` steps or seconds. None: never.
         idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
         capacity: maximum number of rows that remain after a batch; None: no limit.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of a table under each placement, and the cheapest placements of all tables."""
+"""Compute the cost of a table under each placement, and choose placements for all tables."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mindspore_rec.plan.worker_loads import WorkerLoads
 __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
-# Counts of exchanges in a step. In an exchange, a worker sends one message to every other worker.
-# In the forward pass of a lookup cell, the workers exchange headers, keys, statuses and rows. In
-# the backward pass of a lookup cell, the workers exchange headers, gradients and statuses. In the
-# training loop, the workers exchange batches and losses. To average dense gradients, the workers
-# exchange headers, parts and sums.
+# Number of exchanges in a step, and of further exchanges that average dense gradients. In an
+# exchange, a worker sends one message to every other worker. In the forward pass of a lookup cell,
+# the workers exchange headers, keys, statuses and rows. In the backward pass of a lookup cell, the
+# workers exchange headers, gradients and statuses. In the training loop, the workers exchange
+# batches and losses. To average dense gradients, the workers exchange headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
 # A table is small if it has fewer rows per worker than _SMALL_ROWS. A hash cannot distribute a few
@@ -33,8 +33,8 @@ class Machine:
     Args:
         link_bytes: bytes per second that a host's link can carry in each direction. Default:
             1.25e9, which means 10 Gbit/s.
-        memory_bytes: bytes per second that a worker can read and write in rows of tables, at random
-            places. Default: 10e9.
+        memory_bytes: bytes per second that a worker can read and write if the rows are at random
+            places in memory. Default: 10e9.
         latency: seconds from sending a message to its arrival on another host. Default: 50e-6.
         message: seconds of processor time that a worker needs for one message. Default: 10e-6, the
             time for TCP; shared memory needs 2e-6.
@@ -61,11 +61,12 @@ class Machine:
         check_int("workers_per_host", self.workers_per_host, 1, 1 << 16)
 
     def table_seconds(self, touched: np.ndarray) -> float:
-        """Return the seconds of table accesses on the busiest worker, as a mean over the steps."""
+        """Return the seconds that the busiest worker needs to access rows in a step, on average."""
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of a step's exchanges: transfers on the busiest link, and messages."""
+        """Return the seconds of all exchanges in a step: transfer on the busiest link, plus
+        messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
         # The busiest worker determines the time of each step; the workers of a host share the
         # host's link.
@@ -122,7 +123,8 @@ class TableCost:
     row_bytes: int
 
     def placed(self, placement: str, owner: int | None = None) -> Placed:
-        """Return the load in placement 'sharded', 'owner' (on worker `owner`) or 'replicated'."""
+        """Return the load in a placement: 'sharded', 'replicated', or 'owner' with all rows on
+        `owner`."""
         loads, value = self.loads, 4 * self.dim
         sent, received, updated, rows = loads.sent, loads.received, loads.updated, loads.rows
         if placement == "owner":

@@ -70,7 +70,7 @@ def read_blocks(
     Args:
         path: the file; a text file may be compressed by gzip (`.gz`).
         format: one of `FORMATS`.
-        columns: names of columns; for CSV and TSV also numbers from 0.
+        columns: names of columns; for CSV and TSV files, also indexes of columns, from 0.
         header: whether the first line of a CSV or TSV file contains the column names.
 
     Raises:

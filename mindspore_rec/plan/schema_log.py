@@ -21,13 +21,12 @@ __all__ = ["SchemaLog", "table_names"]
 class SchemaLog(KeyLog):
     """Log of the keys of one table of a schema; the log can be read any number of times.
 
-    As in training, the keys are the numbers in the schema's array `ids`, without padding, and the
-    values of histories. The size and the progress of a SchemaLog are counted in rows; other logs
-    count bytes.
+    The keys are the same as in training: the numbers in the array `ids` that the schema produces,
+    without padding, and the values of the schema's histories. The size and the progress of a
+    SchemaLog are counted in rows; other logs count bytes.
 
     Args:
-        rows: the rows, as `mindspore_rec.data.read` returns them with the schema, in the order of
-            training.
+        rows: `Rows` that `mindspore_rec.data.read` returned for a schema, in the order of training.
         table: name of the table, as `table_names` returns it. Default: None, which means the table
             of all columns that have no settings of their own.
 
@@ -100,8 +99,9 @@ class SchemaLog(KeyLog):
 def table_names(schema: Schema) -> list[str | None]:
     """Return the name of each table of a schema, in the order of the tables.
 
-    Columns without settings of their own share one table, whose name is None. Other tables that the
-    schema does not name have their index as name: a network's table `dcn_v2.embedding.2` is '2'.
+    Columns without settings of their own share one table, whose name is None. All other tables are
+    named by the schema, or have their index as name, for example '2' for a network's table
+    `dcn_v2.embedding.2`.
 
     Example:
         >>> from mindspore_rec.feature import CategoryColumn

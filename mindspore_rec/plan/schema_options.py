@@ -57,7 +57,7 @@ def check_schema_options(options: argparse.Namespace) -> None:
 
 
 def rows_of_schema(path: Path, logs: Sequence[Path]) -> Rows:
-    """Return the rows of the source in a command's YAML file, read with the file's schema.
+    """Return `Rows` for the source and the schema in a command's YAML file.
 
     Args:
         path: the YAML file.
@@ -87,14 +87,14 @@ def rows_of_schema(path: Path, logs: Sequence[Path]) -> Rows:
 
 
 def schema_logs(rows: Rows, table: str | None) -> list[tuple[TableGroup, SchemaLog]]:
-    """Return the logs of the tables in the rows' schema.
+    """Return the tables in the schema of the rows, and the log of each table.
 
     Args:
         rows: rows that were read with a schema.
         table: name of a table. Default: None, which means all tables.
 
     Returns:
-        Tables, with the names that `table_names` returns, and their logs.
+        Pairs of a table and its log. The tables have the names that `table_names` returns.
 
     Raises:
         ValueError: the schema has no such table.

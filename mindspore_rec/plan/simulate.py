@@ -89,7 +89,7 @@ class Plan:
         keys: number of distinct keys.
         row_bytes: bytes of a row, without its digest.
         outcomes: one outcome for each choice.
-        curves: hit rate against memory, for each kind of choice.
+        curves: hit rate as a function of memory, one curve for each setting that varies.
     """
 
     samples: int = 0
@@ -116,9 +116,8 @@ def simulate(
     Args:
         log: the log of keys, in the order of training.
         choices: the choices to simulate.
-        row_bytes: bytes of a row, as computed by `row_bytes()`. The simulation adds the bytes of
-            the row's digest. If rows are evicted by age, the simulation adds the bytes of two
-            digests per row.
+        row_bytes: bytes of a row without digests, as computed by `row_bytes()`. The simulation adds
+            the bytes of one digest per row, or of two digests if rows are evicted by age.
         batch_size: samples of a training batch, at least 1.
         progress: whether to show a progress bar, if standard error is a terminal.
 

@@ -60,12 +60,12 @@ def row_bytes(
 ) -> int:
     """Return the bytes of a row: metadata, index entry, value and optimizer state.
 
-    The result excludes spare room for growth in slabs and index. The result also excludes
+    The result excludes memory that slabs and index reserve for growth. The result also excludes
     `DIGEST_BYTES`, because only some tables store digests.
 
     Args:
         embedding_dim: number of floats in the value, 1 to 8192.
-        optimizer: a name of `OPTIMIZERS`.
+        optimizer: name of an optimizer, one of `OPTIMIZERS`.
         value_dtype: 'float32', 'bfloat16' or 'float16'. Default: 'float32'.
         state_dtype: dtype of states that are moving averages or decaying sums, 'float32' or
             'bfloat16'. States that are sums of all gradients so far (in Adagrad, FTRL and

@@ -76,14 +76,15 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """For each stack distance d, the number of distinct keys per batch, summed over batches.
+        """Array whose element d is the number of pairs of a batch and a distinct key with distance
+        d.
 
         A key with the stack distance d has a row in tables of more than d rows.
         """
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:
-        """Return the outcome for one capacity, over the batches added so far."""
+        """Return the outcome of the batches added so far for a table of a given capacity."""
         rows = min(capacity, self._keys)
         inserted = self._distinct_lookups - int(self._returns[:capacity].sum())
         return Outcome(

@@ -32,12 +32,12 @@ class TierCounts:
     """Sums over the batches since `start_counting`: one sum per tier, the top tier first.
 
     Args:
-        found: for each batch, the number of distinct keys whose row was already in the tier when
-            the batch began; summed over the batches.
-        written: rows demoted to the tier; 0 for the first tier.
+        found: sum over the batches of the number of distinct keys whose row was in the tier when
+            the batch began.
+        written: number of rows that were demoted to the tier; 0 for the first tier.
         rows: number of rows that are in the tier after the last batch.
-        new: for each batch, the number of distinct keys that had no row when the batch began;
-            summed over the batches.
+        new: sum over the batches of the number of distinct keys that had no row when the batch
+            began.
     """
 
     found: list[int]
@@ -86,8 +86,8 @@ class LruTiers:
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)
         ]
-        # If a row enters one of the tiers 0 to i and does not stay in these tiers, it is demoted to
-        # tier i + 1.
+        # Rows that enter one of the tiers 0 to i and leave these tiers again are demoted to tier i
+        # + 1.
         grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
         written = [0, *(lookups - np.cumsum(hits)[:-1] - grew[1:]).tolist()]
         rows = np.minimum([*together, _EVERY], self._stack.keys)
@@ -108,8 +108,8 @@ class LfuTiers:
         self._count = np.empty(0, np.int64)
         self._position = np.empty(0, np.int64)
         self._rows = [0] * tiers
-        # Candidates for demotion from each tier. All other rows in tier i have ranks above
-        # _limits[i].
+        # Candidates for demotion from each tier. Rows of tier i that are not candidates have ranks
+        # above _limits[i].
         self._pools: list[list[np.ndarray]] = [[] for _ in capacities]
         self._limits = [-1] * len(capacities)
         self.start_counting()
@@ -176,7 +176,8 @@ class LfuTiers:
         return pool[order[:number]]
 
     def _new_pool(self, i: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Select the rows of lowest rank as candidates for demotion in many batches."""
+        """Select the rows of lowest rank; they are the candidates for demotion in this and later
+        batches."""
         pool = np.flatnonzero(self._tier == i + 1)
         rank = self._rank(pool)
         size = max(2 * number, math.isqrt(len(pool) * number))

@@ -19,7 +19,7 @@ __all__ = ["TierOutcome", "TierPlan", "TierUse", "Tiers", "plan_tiers"]
 
 @dataclass(frozen=True)
 class Tiers:
-    """The tiers of a table, as in `CacheConfig`.
+    """Sizes of the tiers of a table; the arguments are like the arguments of `CacheConfig`.
 
     Args:
         host: limit of host memory, in rows (int, at least 1) or as a share of the log's distinct
@@ -58,7 +58,7 @@ class Tiers:
 
     @classmethod
     def parse(cls, text: str) -> list[Tiers]:
-        """Parse several capacities of host memory, or one set of named tiers.
+        """Parse a list of capacities of host memory, or one set of named tiers.
 
         Raises:
             ValueError: the text is neither a list of capacities nor a set of named tiers.
@@ -80,7 +80,7 @@ class Tiers:
 
 @dataclass(frozen=True)
 class TierUse:
-    """Statistics of one tier, for one choice of tiers.
+    """Statistics of one tier in a simulation of a table's tiers.
 
     Numbers per step are means over all steps after the warm-up.
 
@@ -88,8 +88,7 @@ class TierUse:
         name: 'host', 'remote' or 'ssd'.
         capacity: limit in rows; None: no limit.
         rows: number of rows in the tier at the end of the log.
-        served: share of a step's distinct keys whose rows were already in the tier when the step
-            began.
+        served: share of a step's distinct keys whose rows were in the tier when the step began.
         read_rows: rows promoted from the tier per step; 0 for host memory.
         written_rows: rows demoted to the tier per step; 0 for host memory.
         moved_bytes: bytes of the promoted and the demoted rows per step.
@@ -109,13 +108,14 @@ class TierUse:
 
 @dataclass(frozen=True)
 class TierOutcome:
-    """The outcome of one choice of tiers.
+    """Result of the simulation of a table with given tiers.
 
     Args:
         order: order of demotion, 'lru' or 'lfu'.
         tiers: the tiers, host memory first.
         new: share of a step's distinct keys that had no row when the step began.
-        fits: whether host memory has room for the distinct keys of each batch.
+        fits: True if, for every batch, host memory has room for the rows of the batch's distinct
+            keys.
     """
 
     order: str
@@ -137,7 +137,7 @@ class TierPlan:
         unique_keys: mean number of distinct keys per step, without the warm-up.
         most_unique_keys: greatest number of distinct keys in a step.
         row_bytes: bytes of a row in host memory, including the row's index entry.
-        moved_row_bytes: bytes of a row that moves between tiers.
+        moved_row_bytes: bytes that a row has while it moves between tiers.
         outcomes: one outcome for each choice of tiers and each order.
     """
 
@@ -166,7 +166,7 @@ def plan_tiers(
 
     Args:
         log: the keys, in the order of training.
-        choices: the tiers to try.
+        choices: the `Tiers` objects to simulate.
         row_bytes: bytes of a row, as computed by `row_bytes`.
         batch_size: samples of a training batch, at least 1.
         order: orders of demotion to try: 'lru', 'lfu'.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count rows, received keys and updates of one table of a key log, for each of N workers."""
+"""Count rows, received keys and updates on each of N workers, for one table and a key log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["WorkerLoads", "count_loads"]
 
 @dataclass(frozen=True)
 class WorkerLoads:
-    """Keys of one table on each of N workers; a hash of the key selects the worker of a row.
+    """Loads of N workers for one table; a hash of a key selects the worker that owns the key's row.
 
     In a step, each worker trains on one batch of the log. If the last samples of the log do not
     fill a step, these samples are not counted. If the log is shorter than one step, the loads are
@@ -25,8 +25,8 @@ class WorkerLoads:
     Args:
         workers: number of workers, N.
         rows: int64 `[N]`, number of the log's distinct keys that each worker owns.
-        lookups: int64 `[steps, N]`, for each worker, the number of all workers' lookups of the keys
-            that this worker owns.
+        lookups: int64 `[steps, N]`, number of lookups, by all workers, of the keys that each worker
+            owns.
         received: int64 `[steps, N]`, number of keys that all workers send to each owner. Every
             worker sends each of its distinct keys once.
         updated: int64 `[steps, N]`, number of the global batch's distinct keys that each worker
@@ -86,7 +86,8 @@ def count_loads(
 
 
 class _SeenKeys:
-    """Distinct keys of the log; for each key, the number of batches and the number of lookups."""
+    """Distinct keys of the log; for each key, the number of its lookups and of the batches with
+    it."""
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.int64)
@@ -114,7 +115,8 @@ class _SeenKeys:
 
 
 class _Counter:
-    """Loads for one number of workers; worker i gets the i-th batch of each step."""
+    """Counter of the loads for a given number of workers; worker i gets the i-th batch of each
+    step."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers

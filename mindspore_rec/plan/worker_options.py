@@ -111,7 +111,7 @@ def worker_plan(
 
     Args:
         options: options of the command.
-        log: the log for `--keys`, or the tables and logs for `--schema`, or None.
+        log: with `--keys`, the log; with `--schema`, the tables and their logs; None without both.
 
     Raises:
         ValueError: an option is out of range, or two options exclude each other.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format a worker plan as text: first the tables at each number of workers, then the steps."""
+"""Format a worker plan as text: one part about the tables, and one part about the steps."""
 
 from __future__ import annotations
 

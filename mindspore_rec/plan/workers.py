@@ -49,14 +49,14 @@ class TableOnWorkers:
         owner: if the placement is 'owner', the worker that has the table; None for all other
             placements.
         most_rows: number of rows on the worker with the most rows.
-        row_imbalance: imbalance of the rows.
-        lookup_imbalance: imbalance of the owners' lookups; every occurrence of a key counts as a
+        row_imbalance: imbalance of the number of rows.
+        lookup_imbalance: imbalance of the number of lookups; every occurrence of a key counts as a
             lookup.
-        key_imbalance: imbalance of the keys that owners receive; every worker sends its distinct
-            keys once.
+        key_imbalance: imbalance of the number of keys that a worker receives; every worker sends
+            each of its distinct keys once.
         sent_keys: number of distinct keys in a worker's batch.
         sent_bytes: bytes of keys, rows and gradients that a worker sends per step. With 'sharded'
-            and 'owner', the number includes the bytes to the worker itself.
+            and 'owner', `sent_bytes` includes the bytes that the worker sends to itself.
     """
 
     placement: str
@@ -76,14 +76,14 @@ class WorkerOutcome:
     Args:
         workers: N.
         steps: number of whole steps of the log; a step has N batches.
-        expected: True if the log is shorter than one step. The other fields are then expected
+        expected: True if the log is shorter than one step. If True, all other numbers are expected
             values for N batches in which each key is as likely as in the log's batches.
-        row_bytes: bytes of the rows of all tables on the worker with the most bytes of rows.
+        row_bytes: greatest number of bytes that the rows of all tables take on a worker.
         tables: the tables by name.
         compute_seconds: seconds of a step's dense part, as passed to the plan.
         table_seconds: seconds of the busiest worker's lookups and updates.
-        exchange_seconds: seconds of exchanging keys, rows and gradients.
-        average_seconds: seconds of averaging dense gradients.
+        exchange_seconds: seconds that the workers need to exchange keys, rows and gradients.
+        average_seconds: seconds that the workers need to average dense gradients.
         step_seconds: sum of `compute_seconds`, `table_seconds`, `exchange_seconds` and
             `average_seconds`.
         samples_per_second: samples per second of all workers; None if the step takes no time.
@@ -104,7 +104,7 @@ class WorkerOutcome:
 
 @dataclass
 class WorkerPlan:
-    """Statistics of a log for training on several workers.
+    """Statistics of a log, and the predictions for each number of workers.
 
     Args:
         samples: number of rows of the log.
@@ -121,7 +121,8 @@ class WorkerPlan:
     outcomes: list[WorkerOutcome] = field(default_factory=list)
 
     def placements(self) -> dict[str, dict[str, dict[str, str | int]]]:
-        """Return the proposed arguments of each table's `TableConfig`, by number of workers."""
+        """Return, for each number of workers, the proposed `TableConfig` arguments of each
+        table."""
         proposed: dict[str, dict[str, dict[str, str | int]]] = {}
         for outcome in self.outcomes:
             tables = proposed[str(outcome.workers)] = {}
@@ -144,7 +145,7 @@ def plan_workers(
     """Predict rows, bytes and step time of training on several workers.
 
     Args:
-        tables: the tables by name; all logs have the same samples.
+        tables: the tables by name, each with a log; all logs must have the same samples.
         workers: job sizes (numbers of workers) to try.
         batch_size: samples of one worker's batch; in a step, N workers train on N times as many
             samples.

@@ -101,7 +101,7 @@ def _import_fronts(options: argparse.Namespace) -> None:
 def _listen(
     options: argparse.Namespace, checked: _Checked, sockets: contextlib.ExitStack
 ) -> tuple[socket.socket, str]:
-    """Return the listening socket, and a line with the socket's address, to be printed.
+    """Return the listening socket, and a line to print with the socket's address.
 
     Raises:
         OSError: a port is not available.
@@ -336,7 +336,7 @@ def _exit(code: int) -> NoReturn:
     """End the process; skip the interpreter's shutdown if a daemon thread still runs.
 
     A daemon thread that loads a model may be waiting for a tier in native code. The interpreter's
-    shutdown would end such a thread in the middle of the native code.
+    shutdown would end a daemon thread in the middle of native code.
     """
     if any(each.daemon for each in threading.enumerate()):
         sys.stdout.flush()

@@ -17,8 +17,8 @@ class QuantizedRows:
     """Rows of int8 or int4, for tables that are often read and rarely changed.
 
     Any thread may call the methods. Several lookups may run in parallel, but no other call runs
-    while rows are changed. Therefore, no lookup returns a half-changed state. For a key without a
-    row, or an id outside the vocabulary, a lookup returns `unknown`.
+    while rows are changed, so a lookup sees either all or none of a call's changes. For a key
+    without a row, or an id outside the vocabulary, a lookup returns `unknown`.
 
     Args:
         embedding_dim: number of values in a row, 1 to 8192.
@@ -77,7 +77,7 @@ class QuantizedRows:
         self._rows.clear()
 
     def lookup(self, ids: np.ndarray) -> np.ndarray:
-        """Return the rows of ids, int32 or int64 `[n]`: float32 `[n, embedding_dim]`."""
+        """Return the rows, float32 `[n, embedding_dim]`, of `ids` (int32 or int64 `[n]`)."""
         return self._rows.lookup(ids)
 
     def pool(

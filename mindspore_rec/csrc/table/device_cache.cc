@@ -110,8 +110,8 @@ void DeviceCache::RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>
   batch->made_unique = true;
   size_t needed = rows_.Needed(*batch);
   if (needed > rows_.slots() && !trained) {
-    // An optimizer step unpins the slots of training lookups, but no optimizer step follows an
-    // evaluation lookup. So the slots of earlier lookups are unpinned here.
+    // Unpin the slots of earlier lookups here: an optimizer step unpins the slots of training
+    // lookups, but no optimizer step follows an evaluation lookup.
     rows_.NextStep();
     needed = rows_.Needed(*batch);
   }

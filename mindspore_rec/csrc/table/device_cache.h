@@ -28,8 +28,8 @@
 
 namespace msrec {
 
-// Rows that the caller must move. First, the rows in out_slots move from the device to the host.
-// Then in_values [n, dim] and in_states [n, state width] move into in_slots [n].
+// Rows that the caller must move: first the rows in out_slots from the device to the host, and then
+// in_values [n, dim] and in_states [n, state width] from the host into in_slots [n].
 struct RowMoves {
   std::vector<int32_t> out_slots;
   std::vector<int32_t> in_slots;
@@ -48,8 +48,8 @@ class DeviceCache {
   // Sets the address of the matrix of states [rows + 3, state width]; the address is null if the
   // host cannot access the cache's memory.
   void SetStates(float* states);
-  // Throws std::invalid_argument if `shared` is true and the host cannot access the cache's memory,
-  // or if `shared` is false and the host can access the cache's memory.
+  // `shared` must be true if the host can access the cache's memory, and false if not. Throws
+  // std::invalid_argument otherwise.
   void RequireShared(bool shared) const;
   DeviceStats Stats() const;
 
@@ -61,9 +61,8 @@ class DeviceCache {
   // cache's memory, Prepare must have been called. `values` is the cache's current address, or null
   // if this address has not changed.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Executes in advance the part of a later Lookup that runs on the host. If the host cannot access
-  // the cache's memory, the caller must move the rows and call FinishMove before any other call on
-  // the table.
+  // Executes the host's part of a later Lookup in advance. If the host cannot access the cache's
+  // memory, the caller must move the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Throws if a lookup was prepared but not completed.
   void RequireNonePrepared() const;
@@ -74,7 +73,7 @@ class DeviceCache {
   // if the batch's keys do not fit into the cache together with the keys of the step's earlier
   // lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
-  // Assigns slots to the rows of the batch, for this step and for later lookups. Cannot fail.
+  // Assigns slots to the rows of the batch that have no slot. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);
 
   // ---- moves

@@ -90,8 +90,8 @@ void Evictor::SetEventTime(int64_t seconds) {
   context.time = static_cast<uint32_t>(seconds);
   // If a row is older than the first event time, the row's time is set to the first event time.
   if (first) {
-    // If there was an earlier first event time, the clock has been reset to "no event time" since
-    // then. Rows that have the earlier first event time no longer match the stored digest.
+    // If first_time is set although the clock has no time, the clock has been reset. Rows that have
+    // the old first_time then no longer match the stored digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });

@@ -25,9 +25,9 @@ IdView PartOf(const IdView& ids, size_t first, size_t most) {
   return part;
 }
 
-// Call fn(keys, first, ages) for all keys, one part at a time. Memory is reserved for all keys of a
-// part, even if many keys already have a row. Dividing the keys into parts limits the reserved
-// memory.
+// Divide the keys into parts and call fn(keys, first, ages) once per part, where `first` is the
+// index of the part's first key. Memory is reserved for all keys of a part, even if many keys
+// already have a row. Dividing the keys into parts limits the reserved memory.
 template <typename Fn>
 void InParts(const TableCore& core, const IdView& keys, const RowArrays& ages, const Fn& fn) {
   for (size_t first = 0; first < keys.size; first += kImportRows) {
@@ -48,7 +48,7 @@ void InParts(const TableCore& core, const IdView& keys, const RowArrays& ages, c
 
 }  // namespace
 
-// In a table with a vocabulary, rows that were never set have their initial values.
+// Writes the initial value of every row. Requires: the table has a vocabulary.
 void QuantisedPart::WriteFirstRows(QuantisedRows* rows) const {
   const auto vocabulary = static_cast<size_t>(core_.config.vocabulary);
   const auto dim = static_cast<size_t>(core_.config.dim);

@@ -11,10 +11,11 @@
 // index replaces the highest 12 bits of the tag. A worker that receives another worker's handle
 // writes the id of its own table into the handle. The tag is a hash with a secret key of the table.
 // The hash covers the row's key, the row's place, and the structure version at the handle's
-// creation. In a table with lower tiers, the hash also covers the number of the current step. So
-// only handles that the table has created are accepted. The version changes when a row leaves the
-// table and when rows get another layout. So an accepted handle always belongs to its original row.
-// RowHandles is a part of a table; the caller must hold the table's mutex.
+// creation. In a table with lower tiers, the hash also covers the number of the current step.
+// Because of the hash, only handles that the table has created are accepted. The version changes
+// when a row leaves the table and when rows get another layout, so an accepted handle always
+// belongs to its original row. RowHandles is a part of a table; the caller must hold the table's
+// mutex.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@ class RowHandles {
   // Requires: core outlives this object.
   explicit RowHandles(const TableCore* core) : core_(*core) {}
 
-  // Computes the tags of one version, and stores the data that this computation needs.
+  // Computes the tags of handles that are created at one structure version.
   class Tags {
    public:
     Tags(const SipHash& key, uint64_t version, int64_t table, const Placement& placement);
@@ -55,13 +56,13 @@ class RowHandles {
   static bool NoRow(const int64_t* handle) { return handle[0] == -1; }
   // Return the worker that has the row of a handle. The table must be a table over several workers.
   static uint32_t WorkerOf(const int64_t* handle);
-  // Turn another worker's handle into a handle of this worker's table. A handle of a key without a
-  // row stays a handle of a key without a row.
+  // Turn another worker's handle into a handle of this worker's table. If the handle belongs to a
+  // key without a row, the new handle also belongs to a key without a row.
   void Adopt(const Tags& tags, int64_t* handle) const;
   // Throw StaleHandle if handles[i] belongs to another table.
   void RequireOfTable(const Tags& tags, const int64_t* handles, size_t i) const;
 
-  // Return the tags of the current version.
+  // Return a Tags object for the current structure version.
   Tags Now() const;
   // Reserve memory, so that Give cannot fail. Throws std::bad_alloc.
   static void Reserve(Batch* batch) { batch->handles.Reset(2 * batch->n); }

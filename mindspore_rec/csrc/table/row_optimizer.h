@@ -49,12 +49,13 @@ class RowOptimizer {
 
   // Reserve memory for all data that Update records. Throws std::bad_alloc.
   void ReserveUpdate();
-  // Look up the rows of a shard's gradients again if `stale` is true, and record that these rows
-  // change. Any thread may call PrepareUpdate, but only one thread at a time for the same shard.
-  // Cannot fail after ReserveUpdate.
+  // Record that the rows to which a shard's gradients belong will change. If `stale` is true, look
+  // up these rows again first, because their addresses may have changed. Any thread may call
+  // PrepareUpdate, but only one thread at a time for the same shard. Cannot fail after
+  // ReserveUpdate.
   void PrepareUpdate(int shard, bool stale);
-  // Apply the gradients of a shard to its rows. Any thread may call Update, but only one thread at
-  // a time for the same shard.
+  // Apply a shard's gradients to the shard's rows. Any thread may call Update, but only one thread
+  // at a time for the same shard.
   void Update(const StepConstants& constants, int shard);
 
  private:

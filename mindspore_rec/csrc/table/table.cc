@@ -29,8 +29,8 @@ void Table::Close() {
   try {
     if (core_.cache != nullptr) core_.cache->tiers.DrainStale();
   } catch (const std::exception&) {
-    // The tier may be unavailable. The rows that remain in an unavailable tier have an old layout,
-    // and no table reads rows with an old layout.
+    // The tier may be unavailable. Rows that stay in the tier do no harm: they have an old layout,
+    // which no table reads.
   }
   engine_.ForgetStep();
   core_.lookups.Free();

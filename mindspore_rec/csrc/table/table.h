@@ -3,11 +3,11 @@
 // Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade: it
 // locks the table's mutex, translates errors, and calls the parts of the table in the right order.
 // Methods that few callers need are in separate classes (TableDevice, TableTiers, ...), which
-// device(), tiers() and similar methods return. TableEngine contains the code that several such
-// classes share.
+// device(), tiers() and similar methods return. TableEngine contains the code that Table,
+// TableDevice, TableTiers, ... share.
 //
-// A training step works as follows. A training lookup returns a ticket. Accumulate adds the
-// gradient of the lookup that a ticket identifies. After all lookups, Step applies one optimizer
+// A training step works as follows. A training lookup returns a ticket. Accumulate takes a ticket
+// and adds the gradient of the ticket's lookup. After all lookups, Step applies one optimizer
 // update to each key's summed gradient.
 //
 // Any thread may call any method. Calls on one table run one after another, and each call uses
@@ -68,9 +68,10 @@ class Table {
   // ---- training and evaluation ----
 
   // Copy the rows of ids to out [ids.size, dim]. The rows of two consecutive ids are ids.stride
-  // rows apart, in `out` and in the gradient. Insert, count and touch the rows. Returns the ticket
-  // for Accumulate. Throws NoOptimizer if no optimizer is bound, because a table without an
-  // optimizer would never be trained. A bfloat16 output requires a table with bfloat16 values.
+  // rows apart, in `out` and in the gradient. Insert, count and touch the rows. Returns a ticket;
+  // pass the ticket and the gradient to Accumulate. Throws NoOptimizer if no optimizer is bound,
+  // because a table without an optimizer would never be trained. A bfloat16 output requires a table
+  // with bfloat16 values.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Throw the exception that a lookup would throw because of bad ids or a missing optimizer.
   // `train` is true for a training lookup, and false for an evaluation lookup.
@@ -88,12 +89,11 @@ class Table {
   // any order. A gradient that must wait for an earlier lookup's gradient is copied. Throws
   // std::runtime_error if the ticket is unknown, for example after a step.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Return the sum of squares of the summed gradients of this step; each key's gradients are summed
-  // first.
+  // Sum the gradients of this step per key, and return the sum of squares of all sums.
   double GradientSquaredNorm();
-  // Update the rows by the optimizer. Then, in one slice of the table, evict the rows that are due
-  // for eviction. Also evict rows over the capacity. If a tier fails or memory runs out during an
-  // eviction, a later step does the eviction.
+  // Update the rows by the optimizer. After the update, evict the rows that are due for eviction in
+  // one slice of the table, and rows over the capacity. If a tier fails or memory runs out during
+  // an eviction, a later step does the eviction.
   void Step(const StepInput& input);
   // Drop the lookups and gradients since the last step.
   void DiscardGradients();
@@ -104,19 +104,18 @@ class Table {
   // last step. If `forget` is true, the tokens are cleared after the check.
   void RequireTokens(float received, bool forget = false);
 
-  // In a table with lower tiers, return the hash (HashIds) and the number of ids for each training
-  // lookup of the last step with training lookups. If the table has no lower tiers, the result is
-  // empty.
+  // For each training lookup of the last step that had training lookups, return the hash (HashIds)
+  // of the ids and the number of ids. If the table has no lower tiers, the result is empty.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
-  // Record the ids of a training lookup for RecentLookups. A lookup over workers calls NoteLookup
-  // with the ids of its own worker. A lookup over workers also looks up the keys of all workers in
-  // this table; the lookup of these keys is not recorded.
+  // Record the ids of a training lookup for RecentLookups. A lookup over several workers calls
+  // NoteLookup with this worker's ids. Keys that other workers look up in this table are not
+  // recorded.
   void NoteLookup(const IdView& ids);
 
-  // Look up rows as LookupTrain does, but return one handle per id [ids.size, 2] instead of a
-  // ticket; AccumulateByHandle expects these handles (row_handles.h). Handles are valid until a row
-  // leaves the table or rows get another layout. In a table with lower tiers, handles are valid for
-  // one step only.
+  // Look up rows as LookupTrain does, but write one handle per id to `handles` [ids.size, 2], and
+  // return no ticket. Pass these handles (row_handles.h) to AccumulateByHandle. Handles are valid
+  // until a row leaves the table or rows get another layout. In a table with lower tiers, handles
+  // are valid for one step only.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // Add the gradient [n, dim] of the rows that the handles identify. Gradients of keys that are not
   // admitted are dropped. Throws StaleHandle if a handle is from another table, is forged, or is no
@@ -125,8 +124,9 @@ class Table {
 
   // Set the update rule of the optimizer. Existing rows keep their values. If the new rule has
   // another kind or another number of states than the old rule, the optimizer state of existing
-  // rows is initialized again. Returns a new, unique number for StepInput::binding. A step with the
-  // returned number throws if another optimizer has been bound since.
+  // rows is initialized again. Returns a unique number, which the caller passes to Step as
+  // StepInput::binding. Step throws if another optimizer was bound after BindOptimizer returned
+  // this number.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 
@@ -197,10 +197,11 @@ class Table {
   // no fixed order. The function fn must not call the table.
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
-  // Put rows. A null array has the same meaning as in Shard::Import. Throws if there are states and
-  // state_width does not match the optimizer.
+  // Put rows. A null array has the same meaning as in Shard::Import. Throws if `rows` has optimizer
+  // states and state_width does not match the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
-  // Put rows, with the optimizer state of new rows. Requires: ids are int64 and contiguous.
+  // Put rows, and initialize their optimizer states as for new rows. Requires: ids are int64 and
+  // contiguous.
   void Import(const IdView& ids, const float* values);
   // Remove all rows. If a tier fails, Clear throws std::runtime_error. All rows remain if memory
   // runs out, if a tier cannot be opened, or if a tier fails while Clear reads the tier's keys to

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableAdmission: the methods that decide which keys get rows, and the counts of keys without rows.
-// Any thread may call the methods of TableAdmission; the methods lock the table's mutex and throw
-// the same exceptions as Table.
+// TableAdmission: the methods that set the admission threshold, and that return and set the counts
+// of keys without rows. Any thread may call the methods of TableAdmission; the methods lock the
+// table's mutex and throw the same exceptions as Table.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ class TableAdmission {
   explicit TableAdmission(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
   void SetThreshold(int64_t threshold);
-  // Return the counts of keys without rows: ExportCounters returns exact counters as metadata, and
-  // ExportSketch returns the bytes of the sketch.
+  // Return the counts of keys without rows: ExportCounters returns exact counters, and ExportSketch
+  // returns the bytes of the sketch.
   std::vector<RowMeta> ExportCounters();
   std::vector<char> ExportSketch();
   // Set counters. If memory runs out, some counters may already be set. Keys with a row are

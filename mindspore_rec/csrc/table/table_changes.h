@@ -24,10 +24,10 @@ class TableChanges {
   // ExportSince.
   uint64_t Mark();
   // Return the keys that changed since the mark. The result contains the row of each key, or marks
-  // the key as absent. If `sweep` is true, rows due for eviction are freed first, so their keys are
-  // in the result as absent. If `sweep` is false, rows due for eviction are in the result only if
-  // they changed since the mark. A reader of the result can compute which rows are due for eviction
-  // from the table's clock and eviction rules.
+  // the key as absent. If `sweep` is true, rows due for eviction are freed first, so the result
+  // marks their keys as absent. If `sweep` is false, rows due for eviction are in the result only
+  // if they changed since the mark. The table's clock and eviction rules determine which rows are
+  // due for eviction.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
   // Drop the changes recorded before the mark; a mark of 0 stops recording.
   void ReleaseBefore(uint64_t mark);
@@ -37,17 +37,18 @@ class TableChanges {
   // a static table is cleared, or if an age limit is turned on or off. The digest is also dropped
   // if a damaged row in a lower tier is replaced, or if the table's clock was reset and gets a
   // first event time again. The digest is also dropped when a mark is set while a row's newest
-  // value is in device memory that the host cannot access. After the digest was dropped, call Mark
-  // and then KeepDigest to keep a digest again. Requires an earlier call of Mark. If reading a row
+  // value is in device memory that the host cannot access. If the digest was dropped, call Mark and
+  // then KeepDigest to get a digest again. Requires an earlier call of Mark. If reading a row
   // throws an exception, KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
-  // Return the digest of all rows, which equals the sum over Table::Digests; return no value if no
-  // digest is kept. Throws std::runtime_error if a row's newest value is in device memory that the
-  // host cannot access.
+  // Return the digest of all rows, which is the sum of the rows' digests in Table::Digests; return
+  // no value if no digest is kept. Throws std::runtime_error if a row's newest value is in device
+  // memory that the host cannot access.
   std::optional<uint64_t> KeptDigest();
   // Return the keys of rows in host memory whose values do not match the stored digests, although
-  // the table has not changed the rows since the last mark. The places of rows are divided into
-  // `parts` parts, and only the rows of one part are checked. Throws if no digest is kept.
+  // the table has not changed the rows since the last mark. The places of the rows in memory are
+  // divided into `parts` parts, and only rows in part `part` are checked. Throws if no digest is
+  // kept.
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:
@@ -58,8 +59,8 @@ class TableChanges {
   // their newest values.
   bool DigestIsReady();
   // Call WriteBackForDigest before an epoch ends. If the table keeps a digest and has a device
-  // cache, the method writes the changed rows of the cache back to host memory. If a row cannot be
-  // written back, the method drops the digest.
+  // cache, WriteBackForDigest writes the changed rows of the cache back to host memory. If a row
+  // cannot be written back, WriteBackForDigest drops the digest.
   void WriteBackForDigest() noexcept;
 
   TableEngine& engine_;

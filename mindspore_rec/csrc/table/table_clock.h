@@ -20,12 +20,14 @@ class TableClock {
   // Set the event time of the next batch in whole seconds >= 1. A time older than the watermark has
   // no effect.
   void SetEventTime(int64_t seconds);
-  // Set the clock to any moment, which may be in the past. With Eviction::on_trigger, the horizon
-  // changes only if the horizon is later than the new clock.
+  // Set the clock to any moment, which may be in the past. If Eviction::on_trigger is set, a
+  // horizon later than the new clock moves back to the clock, and an earlier horizon does not
+  // change.
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
   // Set the horizon to the moment of the last trigger. The horizon must not be later than the
-  // clock. Without Eviction::on_trigger, the horizon stays at the clock's time.
+  // clock. If Eviction::on_trigger is not set, SetHorizon does not change the horizon, which is the
+  // clock's time.
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();

@@ -32,13 +32,13 @@ class TableDevice {
   // Prepare must have been called. `values` is the cache's current address, or null if this address
   // has not changed.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Executes in advance the part of a later LookupSlots that runs on the host. If the host cannot
-  // access the cache's memory, the caller must then move the rows and call FinishMove before any
-  // other call on the table.
+  // Executes the host's part of a later LookupSlots in advance. If the host cannot access the
+  // cache's memory, the caller must then move the rows and call FinishMove before any other call on
+  // the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
-  // Returns the changed rows on the device. The caller copies the returned rows from the device and
-  // passes the rows to FinishMove. If the host can access the cache's memory, FetchDirty writes the
-  // changed rows back itself and returns no rows.
+  // Returns which rows in device memory have changed. The caller copies these rows from the device
+  // and passes the copies to FinishMove. If the host can access the cache's memory, FetchDirty
+  // writes the changed rows back itself and returns no rows.
   RowMoves FetchDirty();
   // `values` and `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes
   // do not match the number of fetched rows, throws std::invalid_argument and stores nothing.
@@ -58,8 +58,8 @@ class TableDevice {
   void FinishStep();
 
  private:
-  // Throws if there is no device cache. Also throws if `shared` is true and the host cannot access
-  // the cache's memory, or if `shared` is false and the host can access the cache's memory.
+  // Throws if there is no device cache. `shared` must be true if the host can access the cache's
+  // memory, and false if not; otherwise, Cache throws.
   DeviceCache& Cache() const;
   DeviceCache& Cache(bool shared) const;
 

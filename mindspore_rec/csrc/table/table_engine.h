@@ -32,9 +32,10 @@ struct TableEngine {
   // Do the work that follows an update of rows: advance the clock, evict the due rows in one slice
   // of the table, and evict rows over the capacity.
   void FinishStep();
-  // Call fn(ids, first) for all ids. If the table has lower tiers, the ids are split into parts,
-  // because all rows together might not fit into host memory. Each part is done completely or not
-  // at all. If a part fails, the error message contains the number of ids in completed parts.
+  // Call fn(part, first) for each part of the ids, where `first` is the index of the part's first
+  // id in `ids`. If the table has lower tiers, there may be several parts, because all rows
+  // together might not fit into host memory. Each part is done completely or not at all. If a part
+  // fails, the error message contains the number of ids in completed parts.
   void ForEachPart(const IdView& ids, const char* what, const char* done,
                    const std::function<void(const IdView&, size_t)>& fn);
 

@@ -20,8 +20,8 @@ class TableEviction {
   explicit TableEviction(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
   // Set the eviction rules; rows that are due for eviction under the old settings are evicted
-  // first. SetEviction cannot change from an order with scores to an order without scores, nor from
-  // an order without scores to an order with scores.
+  // first. Throws std::invalid_argument if the order of eviction changes to or from kLfuDecay or
+  // kScore.
   void Set(const Eviction& eviction);
   // Move the horizon to the clock's time, and apply all rules to the whole table at once, or to one
   // slice in each of the following steps. If a tier fails or memory runs out, the eviction is still

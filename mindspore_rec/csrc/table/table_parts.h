@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableParts: the objects that store a table's rows. These objects are the core's shards, the cache
-// above lower tiers, and the rows of int8 or int4.
+// TableParts: the objects that store a table's rows: shards, the cache above lower tiers, and the
+// rows of int8 or int4.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,7 @@ struct TableParts : TableCore {
   using TableCore::TableCore;
 
   std::unique_ptr<RowCache> cache;  // null: all rows are in host memory
-  // Rows of int8 or int4; the shards are then empty. If `quantised` is null, the rows are in the
-  // shards.
+  // Rows of int8 or int4, if the table has such rows; null if the rows are in the shards.
   std::unique_ptr<QuantisedRows> quantised;
 };
 

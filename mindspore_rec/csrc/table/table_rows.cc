@@ -51,7 +51,8 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
     }
     const size_t dim = core_.config.dim;
     // If a call contains a key several times, the key is counted once, and its last value is
-    // stored. So if the call is split into parts, no key may be in two parts.
+    // stored. If the call is split into parts, no key may be in two parts, because the key would be
+    // counted twice.
     std::vector<int64_t> keys;
     std::vector<size_t> last;
     IdView distinct = ids;

@@ -25,7 +25,7 @@ class TableTasks {
       lookups_[same - tables_.begin()].push_back(next_++);
     }
   }
-  // Call fn(number) for all lookups.
+  // Call fn(number) once for the number of each lookup.
   template <typename Fn>
   void ForEach(const Fn& fn) const {
     ThreadPool::Global().ParallelFor(static_cast<int64_t>(lookups_.size()), [&](int64_t task) {

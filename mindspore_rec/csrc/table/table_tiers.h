@@ -25,9 +25,9 @@ class TableTiers {
   // std::invalid_argument.
   void SetCache(CacheSettings settings);
   bool has_cache() const { return core_.context.tiered; }
-  // Request the rows of a batch that will be looked up soon, and return at once with the batch's
-  // number. The batch's rows stay in host memory until the batch is released, unless a step needs
-  // the memory for other rows.
+  // Start to prefetch the rows of a batch that will be looked up soon. Return the batch's number
+  // without waiting. The batch's rows stay in host memory until the batch is released, unless a
+  // step needs the memory for other rows.
   int64_t Prefetch(const IdView& ids);
   // Wait until the prefetch of batch `number` has ended; return the time of the wait in seconds. If
   // the prefetch failed, throws the prefetch's exception and releases the batch.

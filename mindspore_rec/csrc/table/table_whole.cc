@@ -95,8 +95,8 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
   auto batch = core_.lookups.NewBatch(ids, {});
   RequireHeadroom(HeadroomForKeys(batch->n));
   if (core_.cache != nullptr) {
-    // Promote is the last operation that may fail. If the rows will be overwritten, they are
-    // promoted without their contents.
+    // Operations after Promote cannot fail. If the rows will be overwritten, they are promoted
+    // without their contents.
     core_.cache->host.Promote(
         batch.get(), rows.values != nullptr ? LookupPurpose::kReplace : LookupPurpose::kUpdate);
   } else {

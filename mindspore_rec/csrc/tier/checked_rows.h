@@ -21,8 +21,8 @@ void PutCheckedRows(const int64_t* keys, const char* rows, size_t row_bytes, con
                     size_t n, size_t stride, char* to);
 
 // Copy n consecutive checked rows from `from`: row i becomes row order[i] of `rows`, and its key is
-// keys[order[i]]. A row that does not match its checksum is not copied. Return each i whose row was
-// not copied.
+// keys[order[i]]. Do not copy a row that does not match its checksum. Return the index i of each
+// row that was not copied.
 std::vector<int64_t> TakeCheckedRows(const int64_t* keys, const char* from, size_t row_bytes,
                                      const int64_t* order, size_t n, char* rows);
 

@@ -141,11 +141,11 @@ class PosixLock : public FileLock {
 
  private:
   // A flock() lock belongs to the open file, which forked children share, so the lock would remain
-  // until all children have ended. Therefore, a child first closes its copies of the descriptors;
-  // closing a copy does not unlock the parent's file. Locks of fcntl() belong to a process. If any
-  // code in a process closed the file, the process would lose all its fcntl() locks on the file.
-  // With fcntl() locks, two tables of one process could also open the same directory at the same
-  // time.
+  // until all children have ended. A child closes its copies of the descriptors first, so that the
+  // lock ends with the parent; closing a copy does not unlock the parent's file. Locks of fcntl()
+  // belong to a process. If any code in a process closed the file, the process would lose all its
+  // fcntl() locks on the file. With fcntl() locks, two tables of one process could also open the
+  // same directory at the same time.
   struct Held {
     std::mutex mutex;
     PosixLock* first = nullptr;

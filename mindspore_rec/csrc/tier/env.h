@@ -28,7 +28,7 @@ class IoError : public std::system_error {
   std::string path_;
 };
 
-// The data that were read differ from the data that were written.
+// Thrown if data that were read differ from the data that were written.
 class Corruption : public std::runtime_error {
  public:
   Corruption(const std::string& what, std::string path, uint64_t offset);

@@ -5,21 +5,19 @@
 // are few keys, KeyPositions takes 100 kB.
 //
 // The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
-// bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
-// bijection with this process's secrets. The hashed 52 bits and the position together take 12
-// bytes. A table uses open addressing with linear probing, and its entries are in the order of
-// their hashes (Amble and Knuth 1974). A search for an entry begins at the entry's home place,
-// which is proportional to the entry's hash. So insertions keep the entries sorted. A search for an
-// absent key ends at the first hash that is greater than the key's hash. A table grows in one
-// sequential pass. A table grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes
-// per key. A table shrinks only when it is less than 0.4 full, so it can take 31 bytes per key
-// after many erasures.
+// bits select one of 4096 tables and need not be stored. The hash's lower 52 bits are hashed again
+// by a bijection with this process's secrets, and are stored with the position in 12 bytes. A table
+// uses open addressing with linear probing, and its entries are in the order of their hashes (Amble
+// and Knuth 1974). A search for an entry begins at the entry's home place, which is proportional to
+// the entry's hash. Insertions keep the entries sorted by hash. A search for an absent key ends at
+// the first hash that is greater than the key's hash. A table grows in one sequential pass. A table
+// grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes per key. A table shrinks
+// only when it is less than 0.4 full, so it can take 31 bytes per key after many erasures.
 //
-// The constant hash chooses a key's part. So a part has the same keys in every process, and the
-// order of the parts does not depend on the secret numbers of the process. The order of the keys
-// within a part depends on the secret numbers. If an attacker chooses only keys of a single part,
-// this part's table becomes large. A search takes no longer in a large table than in a small table,
-// but a large table grows in larger steps.
+// The constant hash chooses a key's part, so a part has the same keys in every process. The order
+// of the keys within a part depends on the secret numbers. An attacker who inserts only keys of a
+// single part makes this part's table large. A search takes no longer in a large table than in a
+// small table, but a large table grows in larger steps.
 //
 // Not thread safe, but several threads may call const members at the same time.
 #pragma once

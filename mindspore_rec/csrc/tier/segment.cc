@@ -92,8 +92,8 @@ bool Segment::LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset)
       slots > MostSlots() || slots > kMaxSlots || trailer.tombstone_slots > slots) {
     return false;
   }
-  // The footer must begin where WriteFooter writes it, and must extend to the trailer. So the
-  // footer is not larger than the file, and a damaged size cannot cause a huge allocation.
+  // Check that the footer begins where WriteFooter writes it and extends to the trailer, so that a
+  // damaged size cannot cause an allocation that is larger than the file.
   const size_t bytes = FooterBytes(trailer);
   if (trailer.footer_offset != RoundUp(OffsetOf(slots)) ||
       trailer.footer_offset + RoundUp(bytes) + kBlock != size) {

@@ -2,8 +2,8 @@
 //
 // Opens an SsdTier: reads the list of segments from the manifest, and replays the segments' keys in
 // the order of the log. The segment that was last when the process ended is read record by record.
-// If the tier is opened for writing, the valid records of the last segment are sealed. So no new
-// record ever follows an incompletely written record.
+// If the tier is opened for writing, the last segment is sealed after its valid records, so that no
+// new record ever follows an incompletely written record.
 //
 // The directory is locked before its manifest and segments are read, because another process may
 // change an unlocked directory. A count or an offset in a file is checked against the file's size.

@@ -11,12 +11,11 @@
 // the walk stopped, the walk has already returned the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
-// is a live row. Damaged records are collected in doubts_. One walk through the index checks all
-// records in doubts_, at the latest at the end of the walk through the log. Between two walks
-// through the index, a scan reads many records. So damaged records slow a scan only by a constant
-// factor. The index may be searched for a damaged record long after the record was read. No live
-// row is missed, because an index that no longer points to a record never points to this record
-// again.
+// is a live row. Damaged records are collected, and one walk through the index checks all collected
+// records, at the latest when the log has been read. A scan reads many records between two walks
+// through the index, so damaged records slow the scan only by a constant factor. The index may be
+// searched for a damaged record long after the record was read. No live row is missed, because an
+// index that no longer points to a record never points to this record again.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -122,8 +121,8 @@ bool SsdScan::Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* r
         NextOfIndex(most - keys->size(), keys, rows);
       }
     } catch (...) {
-      // The rows that were collected so far are returned, because the walk would not visit these
-      // rows again. The next call throws the error.
+      // Return the rows that were collected before the error, because the walk would not visit
+      // these rows again; the next call meets the error again and throws it.
       if (keys->empty()) throw;
       rows->resize(keys->size() * tier_->shape_.row_bytes);
       return true;
@@ -249,8 +248,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);
   Doubts& doubts = doubts_[ordinal];
   if (doubts.segment != segment) {
-    // The segment in `doubts` and the argument `segment` have the same ordinal, so one of the two
-    // segments has been removed.
+    // doubts.segment and `segment` have the same ordinal, so one of these two segments has been
+    // removed.
     const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
     const SsdTier::SegmentTable& segments = *tier_->segments_;
     if (ordinal >= segments.size() || segments[ordinal] != segment) return;
@@ -261,8 +260,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   doubtful_ = true;
 }
 
-// Throws Corruption if the index points to a record in doubts_. If `now` is true, the index is
-// walked through even if the last walk through the index was recent.
+// Throws Corruption if the index points to a damaged record that was collected in doubts_. If `now`
+// is true, the index is walked through even if the last walk through the index was recent.
 void SsdScan::ResolveDoubts(bool now) {
   if (!doubtful_) return;
   std::vector<bool> here(doubts_.size());

@@ -325,9 +325,9 @@ void SsdTier::Clear() {
   auto none = std::make_shared<SegmentTable>();
   std::shared_ptr<const SegmentTable> old = none;
   KeyPositions index;
-  // The tier is cleared when StoreManifest succeeds. If StoreManifest fails, the new manifest may
-  // or may not be on the disk, but this process still has all rows. So the next Flush must write
-  // the manifest again.
+  // The tier is cleared when StoreManifest succeeds. If StoreManifest fails, this process still has
+  // all rows, but the disk may have the new manifest, so the next Flush must write the manifest
+  // again.
   manifest_stale_ = true;
   StoreManifest(*none);
   {

@@ -11,9 +11,9 @@
 //    Corruption. Every record that is read from a file is checked by CRC32C, and the index points
 //    only to the newest records.
 //  * If a tier is opened after kill -9 or power loss, the tier contains all writes that Flush
-//    acknowledged. The tier also contains the writes after the last Flush up to an unknown moment,
-//    but no later writes. An incomplete record at the end of the log is dropped. If earlier data
-//    are damaged, Corruption is thrown.
+//    acknowledged. Writes after the last Flush may be lost; if a write is lost, all later writes
+//    are lost as well. An incomplete record at the end of the log is dropped. If earlier data are
+//    damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. After a failed sync, the tier must be opened again before it can be written.
 //    After other errors, the tier can still be written.
@@ -189,11 +189,11 @@ class SsdTier : public Tier {
   const int slot_bits_;
   BatchReader reader_;
 
-  // The mutexes are locked in this order: collect, write, state. Only one collection runs at a
-  // time, with `collect` locked. Only one writer runs at a time, with `write` locked. The index
-  // changes only while `write` and `state` are both locked, so either lock is enough to read the
-  // index. The mutex `state` guards index_ and the members after it, and is never locked during a
-  // file access.
+  // The mutexes are locked in this order: collect, write, state. Garbage collection keeps `collect`
+  // locked, and a writer keeps `write` locked, so at most one collection and one writer run at a
+  // time. The index changes only while `write` and `state` are both locked, so either lock is
+  // enough to read the index. The mutex `state` guards index_ and the members after it, and is
+  // never locked during a file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

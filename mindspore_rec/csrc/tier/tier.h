@@ -84,8 +84,9 @@ class Tier {
   //
   // If `exact` is true, each row is returned exactly once, provided that no thread writes, erases,
   // clears or compacts during the scan's lifetime. Garbage collection waits for the end of an exact
-  // scan. The collection continues during an exact scan only if a writer is out of space, or is far
-  // ahead of the collection. If the collection continues, the scan may return a moved row twice.
+  // scan. Garbage collection continues during an exact scan only if a writer is out of space, or is
+  // far ahead of the collection. If garbage collection moves a row during an exact scan, the scan
+  // may return the row twice.
   virtual std::unique_ptr<TierScan> Scan(bool exact) = 0;
 
   // Sets found[i] to true if there is a row of keys[i], without reading the row.

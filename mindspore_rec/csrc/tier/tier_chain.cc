@@ -65,10 +65,10 @@ TierChain::TierChain(std::vector<Level> levels)
       halfway_(levels_.size()),
       spilling_(levels_.size()) {}
 
-// A row that moves down is written to the lower level first, and then erased from the upper level.
-// So the search finds the row even while the row moves. A row may also move up, from a level that
-// was not searched yet to a level that was already searched. If a row has moved up, all levels are
-// searched again.
+// A row that moves down is written to the lower level first, and then erased from the upper level,
+// so a search from top to bottom finds the row even during the move. A row may also move up, from a
+// level that was not searched yet to a level that was already searched. If a row has moved up, all
+// levels are searched again.
 template <typename Find>
 void TierChain::FindAll(const int64_t* keys, size_t n, bool* found, Find find) const {
   std::vector<size_t> at;
@@ -180,9 +180,8 @@ void TierChain::Spill(size_t level) {
   }
 }
 
-// After a failed spill, erases from the lower level the rows that are still in the upper level.
-// FinishSpills runs before any other write, so both levels still contain equal rows of the keys in
-// `halfway_`.
+// Erases from the lower level the rows of keys in `halfway_`, which a failed spill has left in both
+// levels. Runs before any other write, so the rows in both levels are still equal.
 void TierChain::FinishSpills() {
   for (size_t level = 0; level + 1 < levels_.size(); ++level) {
     std::vector<int64_t>& keys = halfway_[level];

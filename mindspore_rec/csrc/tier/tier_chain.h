@@ -49,7 +49,7 @@ class TierChain : public Tier {
 
   // Erases from lower levels the rows that an upper level also has. Two levels have the same row if
   // a process ended between the write to one level and the erasure from the other level. Call
-  // Settle for levels that another run has written.
+  // Settle before all other methods if another process has written the levels.
   void Settle();
 
   const std::vector<Level>& levels() const { return levels_; }
@@ -60,9 +60,8 @@ class TierChain : public Tier {
     std::atomic<uint64_t> hits{0}, written_rows{0}, spilled_rows{0};
   };
 
-  // Calls find for the keys, level by level. During the search, rows may move to a level that was
-  // already searched. If rows may have moved, FindAll searches again for the keys whose rows were
-  // not found.
+  // Calls `find` for one level after another. If rows may have moved to a level that was already
+  // searched, FindAll searches again for the keys whose rows were not found.
   template <typename Find>
   void FindAll(const int64_t* keys, size_t n, bool* found, Find find) const;
   void Spill(size_t level);
@@ -74,8 +73,8 @@ class TierChain : public Tier {
   // Number of writes that have put rows into the first level. For a short time after a write is
   // counted, lower levels may still contain older copies of the written rows.
   std::atomic<uint64_t> ascents_{0};
-  // For each level, keys of a failed spill; a row of these keys may be both in this level and in
-  // the next level.
+  // For each level, the keys of a failed spill, whose rows may be both in this level and in the
+  // next level.
   std::vector<std::vector<int64_t>> halfway_;
   std::vector<std::unique_ptr<TierScan>> spilling_;  // at the next rows to spill, by level
 };

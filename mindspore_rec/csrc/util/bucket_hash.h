@@ -2,7 +2,7 @@
 //
 // The keyed hash that decides where in memory a key is stored: buckets, probe sequences, tags. An
 // attacker who chooses keys cannot know which keys share a bucket, because the hash depends on
-// secrets. When the library is loaded, each process obtains random secrets from the system. So
+// secrets. Each process obtains random secrets from the system when the library is loaded, so
 // nothing outside the process may depend on the keyed hash. The keyed hash must not affect, for
 // example, the contents of files, the order of rows or the choice of evicted rows. The hash for
 // files, row order and eviction is in hash.h.
@@ -10,12 +10,12 @@
 // A hash consists of three multiplications by secret odd numbers. Between two multiplications, a
 // shift and an XOR mix the high bits into the low bits. The keyed hash takes as many instructions
 // as the constant hash in hash.h. Each multiplication is a universal hash (multiply-shift;
-// Dietzfelbinger et al. 1997): the products of two different words rarely have equal top bits. But
-// a multiplication maps an arithmetic progression to an arithmetic progression. After two
-// multiplications and the shifts, no arithmetic progression remains for the third multiplication.
-// In tests with only two multiplications, one seed in a hundred distributed the multiples of some
-// power of two badly. The hash prevents an attacker from choosing keys that share buckets. The hash
-// is not a cipher: it does not protect against an attacker who can observe hash values.
+// Dietzfelbinger et al. 1997): the products of two different words rarely have equal top bits. A
+// single multiplication is not enough, because it maps an arithmetic progression to an arithmetic
+// progression. Two multiplications and the shifts destroy every arithmetic progression. In tests
+// with only two multiplications, one seed in a hundred distributed the multiples of some power of
+// two badly. The hash prevents an attacker from choosing keys that share buckets. The hash is not a
+// cipher: it does not protect against an attacker who can observe hash values.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ class BucketHasher {
 // The secret factors of this process's hashes. The seed of the secrets is random, or comes from the
 // environment variable MINDSPORE_REC_HASH_SEED (any text). If MINDSPORE_REC_HASH_SEED is set, a run
 // can be repeated exactly, including its memory accesses. Batches, row indexes and tier indexes
-// have separate secrets. So if keys are read from one index in the index's order, the keys do not
+// have separate secrets, because keys that are read in the order of one index would otherwise
 // cluster in another index.
 struct ProcessHashers {
   BucketHasher batch, index, tier;

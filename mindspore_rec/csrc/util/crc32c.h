@@ -11,8 +11,8 @@
 namespace msrec {
 
 // Returns the checksum of earlier bytes followed by the bytes of `data`; `crc` is the checksum of
-// the earlier bytes, or 0 if there are none. So Crc32c(Crc32c(0, a), b) is the checksum of a and b
-// together.
+// the earlier bytes, or 0 if there are none. For example, Crc32c(Crc32c(0, a), b) is the checksum
+// of a followed by b.
 uint32_t Crc32c(uint32_t crc, const void* data, size_t size);
 
 // Does the same as Crc32c(), but always uses tables. For tests.

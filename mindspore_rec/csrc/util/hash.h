@@ -6,7 +6,7 @@
 // the format.
 //
 // These hashes can be inverted, so an attacker can choose keys whose hashes agree in any bits.
-// Places in memory must therefore be chosen by the hash in bucket_hash.h.
+// To choose places in memory, use the keyed hash in bucket_hash.h.
 #pragma once
 
 #include <cstddef>

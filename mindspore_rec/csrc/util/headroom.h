@@ -10,16 +10,16 @@
 namespace msrec {
 
 // Throws std::bad_alloc unless `bytes` bytes can be allocated now; frees the bytes at once without
-// touching them. Small allocations that any thread makes later find room, because malloc can use
-// free memory of all threads.
+// touching them. If RequireHeadroom succeeds, later small allocations on any thread can use the
+// freed memory.
 inline void RequireHeadroom(size_t bytes) {
   const std::unique_ptr<char[]> room(new char[bytes]);
   asm volatile("" : : "r"(room.get()) : "memory");  // or the compiler drops the allocation
 }
 
 // Upper bound of the bytes that index, scratch arrays and change log need for `keys` keys. The
-// bound includes 128 bytes per key. For each shard, the bound also includes the memory of a new
-// index segment that replaces the present segment when the index grows.
+// bound consists of 128 bytes per key and, for each shard, the memory of a new index segment that
+// replaces the present segment when the index grows.
 inline size_t HeadroomForKeys(size_t keys) { return (size_t{2} << 20) + 128 * keys; }
 
 }  // namespace msrec

@@ -2,7 +2,8 @@
 //
 // Detects forked children, so that objects refuse to work in a process that did not create them. A
 // child's copies of objects may be inconsistent, because other threads may have been changing the
-// objects at the fork. The parent's other threads do not exist in the child.
+// objects at the fork. Of the parent's threads, only the thread that called fork exists in the
+// child.
 #pragma once
 
 #include <unistd.h>
@@ -22,10 +23,9 @@ namespace process_internal {
 extern std::atomic<uint64_t> forks;
 }
 
-// Returns the count of forks between this process and the first process that loaded the library.
-// The count distinguishes this process from its ancestor processes, which have other counts. The
-// process id of a child may equal the id of an ancestor that has ended, because the system reuses
-// process ids.
+// Returns the number of forks between this process and the first process that loaded the library.
+// The number is smaller in every ancestor of this process. The process id of a child may equal the
+// id of an ancestor that has ended, because the system reuses process ids.
 inline uint64_t ForkCount() { return process_internal::forks.load(std::memory_order_relaxed); }
 
 // The process that created an object.

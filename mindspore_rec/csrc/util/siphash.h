@@ -37,7 +37,7 @@ class SipHash {
     v0_ ^= word;
   }
 
-  // Returns the hash of the words so far. The state does not change.
+  // Returns the hash of all words that were added so far. More words may be added afterwards.
   uint64_t Sum() const {
     SipHash end = *this;
     end.v2_ ^= 0xff;

@@ -154,8 +154,8 @@ void ThreadPool::RunTasks(Loop* loop) {
 
 void ThreadPool::WorkerMain(Worker* worker, uint64_t seen) {
   const DefaultFloatMode float_mode;  // not that of the thread which started this one
-  // Touches the thread-local data of this library and of exceptions, so that the system allocates
-  // these data for this thread now.
+  // Access thread-local data of this library and of the C++ runtime, so that the system allocates
+  // the thread-local data now.
   const_cast<volatile bool&>(inside_task) = std::uncaught_exceptions() > 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -183,7 +183,7 @@ void ThreadPool::SleepUntilChanged(Worker* worker, uint64_t seen) {
   worker->kept_off = false;
 }
 
-// Sets `seen` to the index of the latest loop.
+// Enters the latest loop if it is open, and sets `seen` to the loop's index.
 bool ThreadPool::Enter(uint64_t* seen) {
   uint64_t gate = gate_.load(std::memory_order_acquire);
   while ((gate & kOpen) != 0) {

@@ -44,7 +44,8 @@ class ThreadPool {
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
   // While an object of the class Alone exists, all loops of the thread that created the object use
-  // only this thread. So background work does not occupy the pool's workers, which operators need.
+  // only this thread. A thread that does background work uses Alone to leave the pool's workers to
+  // the operators.
   class Alone {
    public:
     Alone();

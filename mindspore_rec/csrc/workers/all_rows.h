@@ -5,9 +5,9 @@
 // RowService. Only one worker calls the methods; at the same time, the other workers may do other
 // work.
 //
-// If a table is replicated, this worker has all rows. So AllRows reads only this worker's rows, but
-// changes the rows of all workers. If a call fails on another worker, the message names that
-// worker; some workers may already have completed the call.
+// If a table is replicated, AllRows reads only this worker's rows, which are complete, but changes
+// the rows of all workers. If a call fails on another worker, the message names that worker; some
+// workers may already have completed the call.
 #pragma once
 
 #include <cstdint>
@@ -52,13 +52,15 @@ class AllRows {
   std::vector<Part> ByOwner(const IdView& ids, const IdFilter& filter) const;
   // Return the ids, grouped by the worker that must change the ids' rows.
   std::vector<Part> ByChanged(const IdView& ids, const IdFilter& filter) const;
-  // Return the rows of a part, from values [ids.size, dim].
+  // Return the rows of a part's ids, copied from `values` [ids.size, dim], which has one row per
+  // id.
   std::vector<float> Gather(const Part& part, const float* values) const;
 
   // Call fn(rows) with the rows of a worker: this worker's Table, or RemoteRows for another worker.
   template <typename Fn>
   void OnWorker(int worker, const Fn& fn);
-  // Call fn(worker, part, rows) for each part that contains ids.
+  // Call fn(worker, part, rows) for each part that has keys; `rows` is the Table or RemoteRows of
+  // the part's worker.
   template <typename Fn>
   void ForParts(const std::vector<Part>& parts, const Fn& fn);
   // Call fn(rows) with the rows of each worker. If the table is replicated, call fn only with this

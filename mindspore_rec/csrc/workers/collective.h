@@ -63,7 +63,7 @@ struct TableExchange {
 
 class Collective {
  public:
-  // Starts an operation with the name name(), after the running operation has ended.
+  // Waits until the running operation has ended, then starts an operation with the name name().
   template <typename Name>
   Collective(TableExchange* exchange, const Name& name)
       : exchange_(exchange),
@@ -80,7 +80,7 @@ class Collective {
   int size() const { return group().size(); }
   int rank() const { return group().rank(); }
   TableExchange& memory() { return *exchange_; }
-  // Returns the channel for further collective calls of the operation, after Begin.
+  // After Begin, returns the channel for further collective calls of the operation.
   Communicator& channel() { return channel_; }
 
   // Call fn, unless this worker has already recorded a failure. If fn throws, record the exception.
@@ -110,9 +110,8 @@ class Collective {
                 const std::vector<size_t>& recv_bytes);
   // Throw if the operation has failed on a worker since Begin.
   void Agree();
-  // Call fn, which makes the change that all workers have agreed to make. If fn throws on this
-  // worker, the channel becomes unusable, because the other workers cannot continue with this
-  // worker.
+  // Call fn, which makes the change that all workers have agreed to make. If fn throws, the channel
+  // becomes unusable, because this worker lacks a change that the other workers make.
   template <typename Fn>
   void Must(Fn&& fn) {
     try {

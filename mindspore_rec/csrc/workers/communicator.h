@@ -25,9 +25,9 @@ struct WorkerError : std::runtime_error {
 
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
-// Names the exchange that the calling thread runs. While this object exists, messages and reports
-// of hanging workers show the name. If scopes are nested, the name of the innermost scope is used.
-// The strings `what` and `table` must outlive the scope.
+// Sets the name of the exchange that the calling thread runs. While this object exists, error
+// messages and reports of hanging workers contain the name. If scopes are nested, the name of the
+// innermost scope is used. The strings `what` and `table` must outlive the scope.
 class ExchangeScope {
  public:
   explicit ExchangeScope(const char* what, const char* table = "");
@@ -79,8 +79,8 @@ class Communicator {
   const std::string& name() const { return name_; }
 
   // Seconds after which a wait fails. If a wait for a single message exceeds the limit, the wait
-  // throws WorkerError. A collective call throws WorkerError and makes the channel unusable, or
-  // ends the whole job (MpiCommunicator).
+  // throws WorkerError. If a collective call exceeds the limit, the call throws WorkerError and
+  // makes the channel unusable, or ends the whole job (MpiCommunicator).
   double wait_limit() const { return wait_limit_.load(std::memory_order_relaxed); }
   void set_wait_limit(double seconds) { wait_limit_.store(seconds, std::memory_order_relaxed); }
 
@@ -93,8 +93,8 @@ class Communicator {
   // such call. Any thread may call waiting().
   std::string waiting() const;
 
-  // Make the channel unusable, because this worker cannot continue as the other workers expect.
-  // After GiveUp, the other workers' calls fail instead of waiting, or the job ends with the
+  // Make the channel unusable. Call GiveUp if this worker cannot do what the other workers wait
+  // for. After GiveUp, the other workers' calls fail instead of waiting, or the job ends with the
   // message `why`.
   void GiveUp(const char* why) { DoGiveUp(why); }
 

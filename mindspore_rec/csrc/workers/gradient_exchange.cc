@@ -41,7 +41,7 @@ class GradientExchange {
   size_t Bytes(size_t table, size_t rows) const {
     return Padded(Floats(table, rows) * (narrow_[table] ? sizeof(uint16_t) : sizeof(float)));
   }
-  // Call fn(table, ticket, lookup) for the lookups that have a gradient.
+  // Call fn(table, ticket, lookup) for each lookup that has a gradient.
   template <typename Fn>
   void ForEachLookup(const Fn& fn);
   size_t Send(int worker, char* at);

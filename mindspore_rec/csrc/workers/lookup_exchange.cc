@@ -40,8 +40,7 @@ std::string OperationName(const LookupRequest* requests, size_t n, bool train) {
   return KindOf(requests[0], train) + TableNames(tables);
 }
 
-// Convert n floats in place to another type. All n floats must be exactly representable in the
-// other type.
+// Convert n float32 numbers in place to `type`, in which each number must be exactly representable.
 void NarrowInPlace(NumberType type, size_t n, float* numbers) {
   if (type == NumberType::kFloat32) return;
   constexpr size_t kPart = 1024;

@@ -2,9 +2,10 @@
 //
 // LookupExchange: the lookups of one operation over workers. Keys are sent to their owners, and the
 // owners return the rows (lookup_messages.cc). Before the exchange, the batches are planned; after
-// the exchange, rows are expanded to positions or bags (lookup_exchange.cc). Each worker prepares
-// the lookups of the rows that it owns. The lookups are done only if no owner has failed to prepare
-// them. This header is internal to lookup_exchange.cc and lookup_messages.cc.
+// the exchange, rows are copied to the positions of their ids, or combined to bags
+// (lookup_exchange.cc). Each worker prepares the lookups of the rows that it owns. If an owner
+// fails to prepare a lookup, no lookup is done. This header is internal to lookup_exchange.cc and
+// lookup_messages.cc.
 #pragma once
 
 #include <memory>
@@ -46,8 +47,8 @@ class LookupExchange {
     // Number of keys that this worker sends to worker r.
     size_t sent(int r) const { return kept->keys.count(replicated() ? 0 : r); }
     // The number type of rows in messages. Rows of a replicated table are sent as float32, the type
-    // of the lookup's output. Rows of other tables are sent in the table's own type, without
-    // rounding.
+    // of the lookup's output. Rows of a table that is not replicated are sent in the table's own
+    // type, without rounding.
     NumberType type() const {
       return replicated() ? NumberType::kFloat32 : here().config().precision.value;
     }

@@ -24,8 +24,8 @@ auto ByExchange(const Registered& registered, const Fn& fn) {
 }
 
 // Creates a table as CreateTable does. If there are other workers, the new table is this worker's
-// part of a table over all workers. The placement keeps the kind of config.placement, and its owner
-// is config.placement.owner modulo the number of workers.
+// part of a table over all workers. The new table's placement has the kind of config.placement and,
+// as owner, config.placement.owner modulo the number of workers.
 std::shared_ptr<Registered> CreateTableOverWorkers(const TableConfig& config, bool replace);
 
 }  // namespace msrec

@@ -21,8 +21,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::duration;
 using std::chrono::milliseconds;
 
-// Kinds of messages on the job's own communicator. Each message has one byte, and its tag is the
-// kind.
+// Kinds of messages on the job's own communicator. Each message has one byte; the MPI tag of a
+// message is the message's kind.
 enum NoteKind { kReportNote = 1, kLeftNote = 2, kNeededNote = 3 };
 
 std::atomic<MpiJob*> the_job{nullptr};

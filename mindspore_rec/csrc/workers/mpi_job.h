@@ -77,11 +77,11 @@ class MpiJob {
   // Ends the job's watcher thread, which must not outlive the Python interpreter.
   void StopWatching();
 
-  // End the job: print the reason, this worker's waits and this worker's stacks, and then end the
-  // process. EndHung first lets all other workers print their waits and stacks. EndLeft is called
-  // if this worker waits for worker `left`, which has announced its end. Before this worker ends,
-  // EndLeft waits at most 20 seconds until worker `left` has exited, so that the job gets the exit
-  // code of worker `left`.
+  // Print the reason, what this worker waits for and this worker's stacks; then end the process,
+  // which ends the job. EndHung first tells all other workers to print what they wait for, and
+  // their stacks. EndLeft is called if this worker waits for worker `left`, which has announced its
+  // end. Before this worker ends, EndLeft waits at most 20 seconds until worker `left` has exited,
+  // so that the job gets the exit code of worker `left`.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

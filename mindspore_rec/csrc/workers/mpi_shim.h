@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The interface of the shim library: the few MPI functions that channels need, as a table of C
-// functions. Only the shim is compiled with mpi.h and linked to MPI, and the shim is opened only
-// under a launcher. So the native core does not need MPI and works with any MPI library.
+// functions. The native core does not need MPI and works with any MPI library, because only the
+// shim is compiled with mpi.h and linked to MPI, and the shim is opened only under a launcher.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ struct MpiShim {
   int (*finalize)();
   void (*error_text)(int code, char* text, int capacity);
 
-  // Duplicates the communicator of all workers. Calls on the duplicate return errors and do not end
-  // the process.
+  // Duplicates the communicator of all workers. If a call with the new communicator fails, the call
+  // returns an error and does not end the process.
   int (*duplicate)(MpiHandle* communicator);
   int (*send)(MpiHandle communicator, const void* data, int bytes, int to, int tag,
               MpiRequest* request);
@@ -40,7 +40,7 @@ struct MpiShim {
   // Completes some of `n` requests; completed requests become null_request. `done` becomes the
   // number of completed requests, and `places` contains their indexes. `errors` contains an error
   // code for each completed request; `bytes` contains the number of received bytes for each request
-  // that receives. `done` becomes -1 if all requests are already null at the call.
+  // that receives. If all requests are null_request before the call, `done` becomes -1.
   int (*test_some)(int n, MpiRequest* requests, int* done, int* places, int* errors, int* bytes);
   // Takes the next message with the tag, if one has arrived; `receive_matched` then receives the
   // message's data.

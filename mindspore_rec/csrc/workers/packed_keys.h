@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PackedKeys: the distinct keys of a batch, in the order of the messages; the keys for worker 0 are
-// first. For a replicated table, there is one part, which is sent to every worker. Rows are
-// received, and gradients are sent, in the order of the keys.
+// PackedKeys: the distinct keys of a batch, with one part for each worker that owns keys; the keys
+// for worker 0 are first. For a replicated table, all keys are in one part, which is sent to every
+// worker. Rows are received, and gradients are sent, in the order of the keys.
 #pragma once
 
 #include <cstddef>
@@ -26,16 +26,16 @@ class PackedKeys {
   // Number of keys of all parts.
   size_t total() const { return total_; }
 
-  // Write the keys of part p to keys[p], and their occurrences to occurrences[p]. If `occurrences`
-  // is null, write only the keys.
+  // Write the keys of part p to keys[p], and each key's number of occurrences to occurrences[p]. If
+  // `occurrences` is null, write only the keys.
   void Write(const Batch& batch, int64_t* const* keys, uint32_t* const* occurrences) const;
-  // Set the batch's row pointers to rows[p] + i * row_bytes, where i is the key's number within
-  // part p. The memory before rows[p] must have free bytes for a row's metadata.
+  // For the i-th key of part p, set the batch's row pointer to rows[p] + i * row_bytes. The memory
+  // before rows[p] must have free bytes for a row's metadata.
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
-  // Return the index of the key at place i of the batch, counted over the keys of all parts.
+  // Return the index of the batch's key i among the keys of all parts, part 0's keys first.
   uint32_t number(size_t i) const { return number_[i]; }
-  // Sum the gradient of the lookup by key, and write the sums to `sums` [total(), dim]. After Sum,
-  // the batch cannot be used any more.
+  // For each key, add the gradients of all its occurrences in the lookup, and write the sums to
+  // `sums` [total(), dim]. After Sum, the batch cannot be used any more.
   void Sum(Batch* batch, const Gradient& grad, int dim, const Kernels& kernels, float* sums) const;
 
  private:

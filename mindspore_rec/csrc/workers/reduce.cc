@@ -19,8 +19,9 @@ constexpr size_t kLineFloats = 16;  // floats of a cache line
 float Load(const float* from) { return *from; }
 float Load(const uint16_t* from) { return FromBfloat16(*from); }
 
-// Returns the beginning of a worker's part of n floats. Each part consists of whole cache lines,
-// and the sizes of the parts are as equal as possible.
+// Returns the index of the first float in part `part` if n floats are divided among `parts`
+// workers. Each part consists of whole cache lines, and the sizes of the parts are as equal as
+// possible.
 size_t PartStart(size_t n, int part, int parts) {
   const size_t lines = (n + kLineFloats - 1) / kLineFloats;
   return std::min(n, lines * static_cast<size_t>(part) / parts * kLineFloats);

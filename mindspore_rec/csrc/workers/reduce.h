@@ -27,9 +27,9 @@ struct SummedSpan {
 // same on all workers. With the type kBFloat16, data and sums are rounded to bfloat16 before they
 // are sent, so the messages have half as many bytes.
 //
-// Each worker sums one part of the data and sends the sum to all workers. So each worker sends 2
-// (size() - 1) / size() times the size of the data. All workers must call WeightedSum, with the
-// same sizes.
+// Each worker sums one part of the data and sends the sum to all workers. In total, each worker
+// sends 2 (size() - 1) / size() times the size of the data. All workers must call WeightedSum, with
+// the same sizes.
 void WeightedSum(Communicator& channel, float* data, size_t n, const float* weights,
                  WireType wire = WireType::kFloat32);
 // Does the same as WeightedSum() for several arrays in one exchange.
@@ -51,7 +51,7 @@ struct ByteSpan {
   size_t size = 0;
 };
 
-// The place at which the data of workers differ.
+// The first span whose data differ between workers, and the workers whose data differ.
 struct WorkerDifference {
   size_t place = 0;          // the first of the spans that differs
   std::vector<int> workers;  // those that differ from worker 0

@@ -47,7 +47,7 @@ Registry& TheRegistry() {
 
 [[maybe_unused]] const Registry& made_at_the_start = TheRegistry();
 
-// Access to this process's registry, which stays locked as long as the object exists.
+// Gives access to this process's registry, and locks the registry until the object is destroyed.
 class Locked {
  public:
   Locked() : lock_(TheRegistry().mutex) {
@@ -108,8 +108,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
     made->id = numbered.id;
     const Locked registry;
     registry->open.emplace(made->id, made);
-    // If another thread has created a table of the same name in the meantime, the other table is
-    // the newer one.
+    // True if another thread has created a newer table with the same name in the meantime.
     made->replaced = registry->names[{config.scope, config.name}].back() != made->id;
   } catch (...) {
     const Locked registry;
@@ -191,8 +190,8 @@ void CloseTable(int64_t id) {
   try {
     StartThread("close a table", [leaving] { leaving->Close(); }).detach();
   } catch (const std::runtime_error&) {
-    // If no thread can be started, the table's rows stay in memory for the rest of the process. A
-    // call of Close() on this thread could wait forever.
+    // If no thread can be started, the table's rows stay in memory for the rest of the process. Do
+    // not call Close() on this thread, because Close() could wait forever.
     static_cast<void>(new std::shared_ptr<Table>(leaving));
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tables by number: MindSpore's operators receive only tensors, so an operator identifies its table
-// by a number. The number of a closed table is never used again. So if a graph outlives its table,
-// an operator of the graph throws an error and never uses another table.
+// by a number. The number of a closed table is never used again. The operators of a graph that
+// outlives its table throw an error instead of using another table.
 #pragma once
 
 #include <array>
@@ -38,8 +38,8 @@ struct Registered {
   std::atomic<bool> replaced{false};
   OpTimes times;
   // True if the network's other weights were loaded from a source without this table's rows.
-  // Until the user declares which rows belong to the weights, operators that read rows throw an
-  // exception.
+  // While rows_missing is true, operators that read rows throw an exception. The flag stays true
+  // until the user declares which rows belong to the other weights.
   std::atomic<bool> rows_missing{false};
 };
 
@@ -65,7 +65,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace 
 // std::invalid_argument if there never was a table `id`.
 std::shared_ptr<Registered> FindTable(int64_t id);
 
-// Returns the newest open table `name` in the program's own scope; null if there is no such table.
+// Returns the newest open table named `name` in scope 0; null if there is no such table.
 std::shared_ptr<Table> FindTableByName(const std::string& name);
 
 // Throws TableReplaced if a newer table has the name of `registered`.

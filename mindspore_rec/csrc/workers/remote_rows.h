@@ -34,8 +34,8 @@ class RemoteRows {
   using Write = std::function<void(MessageWriter*)>;
   using Read = std::function<void(MessageReader*)>;
 
-  // Send a request with the arguments that `write` adds, and call `read` with the reply. Throws the
-  // error of the other worker, with that worker's number.
+  // Send a request with the arguments that `write` adds, and call `read` with the reply. If the
+  // request fails on the other worker, throws the error, with the other worker's number.
   void Ask(RowRequest what, const Write& write, const Read& read) const;
 
   // Throws std::runtime_error unless the other worker's rows have the same width as this worker's

@@ -18,7 +18,7 @@
 
 namespace msrec {
 
-// Requests to the worker that owns the rows: arguments -> reply.
+// Requests to the worker that owns the rows. Each comment shows the arguments and the reply.
 enum class RowRequest : uint32_t {
   kFind,        // ids, filter -> values, as an evaluation lookup reads them
   kInsert,      // ids, filter -> values, after keys without a row got one
@@ -33,7 +33,7 @@ enum class RowRequest : uint32_t {
   kExplain,     // key -> Explanation
 };
 
-// The beginning of a reply. The text of an error or the result of the request follows.
+// The first number of a reply. The text of an error or the result of the request follows.
 enum class RowReply : uint32_t { kDone, kInvalid, kFailed };
 
 // Reads values from a message. Every method that reads throws std::runtime_error if the message is
@@ -104,11 +104,11 @@ IdFilter ReadFilter(MessageReader* in);
 void WriteRows(const ExportedRows& rows, MessageWriter* out);
 ExportedRows ReadRows(MessageReader* in);
 
-// Writes an explanation, except the settings of admission and eviction, which every worker already
-// has.
+// Writes the result of Table::Explain without the table's admission and eviction settings, which
+// are the same on all workers.
 void WriteExplanation(const Explanation& explanation, MessageWriter* out);
-// Reads an explanation into `explanation`, whose settings of admission and eviction the caller has
-// already set.
+// Reads the fields that WriteExplanation writes. Leaves the admission and eviction settings in
+// `explanation` unchanged.
 void ReadExplanation(MessageReader* in, Explanation* explanation);
 
 }  // namespace msrec

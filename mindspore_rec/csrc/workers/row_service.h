@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowService: a thread that answers other workers' requests for the rows that this worker owns. So
-// a worker can read and change any row of a table at any time, while the other workers do something
-// else.
+// RowService: a thread that answers other workers' requests for the rows that this worker owns. By
+// requests to the other workers, a worker can read and change all rows of a table at any time.
 //
 // A request is one message: the tag of its reply, its kind, the table's name, and arguments
 // (row_messages.h). The reply is one message with the tag that the request contains. While the
-// service has locked a table, the service never waits for another worker. So the reply waits only
+// service has locked a table, the service never waits for another worker, so the reply waits only
 // for this worker's operations on the table.
 #pragma once
 
@@ -37,9 +36,9 @@ class RowService {
   RowService(const RowService&) = delete;
   RowService& operator=(const RowService&) = delete;
 
-  // Tag of requests. The tags of replies are greater than kFirstReplyTag. Replies to requests
-  // without a valid reply tag have the tag kFirstReplyTag. Lower tags are for other messages on the
-  // channel, which the service must not treat as requests.
+  // Tag of requests. The tags of replies are greater than kFirstReplyTag. If a request has no valid
+  // reply tag, the reply has the tag kFirstReplyTag. Tags below kRequestTag are for other messages
+  // on the channel, which the service must not treat as requests.
   static constexpr int kRequestTag = 8192;
   static constexpr int kFirstReplyTag = kRequestTag + 1;
 
@@ -53,11 +52,11 @@ class RowService {
 
   void Run();
   void Serve();
-  // Answer a request. If the request's table is missing and `last` is false, send nothing and
-  // return false.
+  // Answer a request and return true. If the request's table is missing, send an error if `last` is
+  // true; otherwise, send nothing and return false.
   bool Answer(const WorkerMessage& request, bool last);
   void AnswerWaiting();
-  // Keep a request until its table exists, at most 10 seconds.
+  // Keep a request for at most 10 seconds, until the request's table exists.
   void Postpone(WorkerMessage request);
 
   Communicator& channel_;
@@ -67,8 +66,8 @@ class RowService {
   std::thread thread_;
 };
 
-// Starts the service of this process's group with the registered tables, once. If there is no
-// group, StartRowService does nothing.
+// Starts this process's RowService, which finds tables by FindTableByName. Does nothing if the
+// service was already started, or if there is only one worker.
 void StartRowService();
 // Stops the service. Requires: from now on, no worker sends requests.
 void StopRowService();

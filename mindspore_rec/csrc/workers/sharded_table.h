@@ -2,9 +2,9 @@
 //
 // ShardedTable: one table that all workers use together. Each worker has a Table with the rows that
 // it owns. Lookups send the distinct keys of a batch to their owners and receive the rows from the
-// owners. For each key of the batch, the sum of its gradients is sent to the owner. If each of N
-// workers has a batch, the result is the same as for a single table and the concatenated batches,
-// except for rounding. The results of repeated runs are identical bit for bit.
+// owners. For each key of the batch, the sum of its gradients is sent to the owner. N workers that
+// each train on one batch get the same result as a single table that trains on the concatenated
+// batches, except for rounding. The results of repeated runs are identical bit for bit.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. After the exchange, Step
@@ -41,8 +41,8 @@ struct KeptLookup {
   size_t grad_rows = 0;
   bool idle = false;
   bool summed = false;  // `sums` is filled
-  // The following members describe the keys of all workers' batches that this worker owns, worker
-  // 0's keys first.
+  // The following members describe the keys that this worker owns in the batches of all workers;
+  // the keys in worker 0's batch are first.
   int64_t owner_ticket = 0;
   std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number
@@ -54,8 +54,8 @@ struct KeptLookup {
 
 class ShardedTable {
  public:
-  // Requires: the exchange outlives this object. The placement of `table` must have the same rank
-  // and the same number of workers as the exchange.
+  // Requires: the exchange outlives this object. `table` and `exchange` must have the same rank and
+  // the same number of workers.
   ShardedTable(TableExchange* exchange, std::shared_ptr<Table> table);
 
   Table& table() const { return *table_; }
@@ -76,17 +76,16 @@ class ShardedTable {
   // If AccumulateByHandle fails, the table's lookups and gradients are dropped.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Request that rows for later batches are promoted. Each worker begins to promote the rows that
-  // it owns and that any worker requests. Prefetch as TableTiers::Prefetch does, and return the
-  // prefetch's index on this worker. All workers call Prefetch, with an exchange that no operator
-  // uses.
+  // Send the ids of a later batch to the owners of the rows. Each owner prefetches the rows that
+  // any worker requests, as TableTiers::Prefetch does. Return the prefetch's index on this worker.
+  // All workers call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
-  // Sum the gradient of this worker's lookup `ticket` by key; ExchangeGradients then sends the
-  // sums.
+  // For each key of this worker's lookup `ticket`, add the gradients of the key's occurrences;
+  // ExchangeGradients then sends the sums.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Return the sum of squares of the summed gradients of all workers' rows, after
-  // ExchangeGradients.
+  // Return the sum of squares of the summed gradients of all keys on all workers. Requires an
+  // earlier call of ExchangeGradients.
   double GradientSquaredNorm();
   // Update this worker's rows. Throws std::runtime_error if gradients were not exchanged.
   void Step(const StepInput& input);
@@ -104,16 +103,16 @@ class ShardedTable {
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 
-  // Return memory for a lookup.
+  // Return an unused KeptLookup, or a new KeptLookup if there is none.
   std::unique_ptr<KeptLookup> NewLookup();
-  // Keep the memory of a lookup for later lookups.
+  // Keep a KeptLookup that is no longer needed, so that NewLookup can return it.
   void Recycle(std::unique_ptr<KeptLookup> lookup);
   // Allocate the memory that Keep needs. Throws std::bad_alloc.
   static Kept::node_type NewPlace();
   // Keep a lookup; return its ticket, which is the same on all workers.
   int64_t Keep(std::unique_ptr<KeptLookup> lookup, Kept::node_type place) noexcept;
-  // Do one lookup in a separate exchange, and return its ticket. A null `bags` means one row per
-  // id.
+  // Do one lookup in a separate exchange, and return the lookup's ticket. A null `bags` means one
+  // row per id.
   int64_t LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  const RowsOut& out);
   // Drop all lookups.
@@ -146,11 +145,12 @@ std::string TableNames(const std::vector<const ShardedTable*>& tables);
 // tables have the same exchange, and there is at least one lookup.
 void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
-// Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
+// Send the gradients of all lookups of `tables` to the owners of the rows, in one exchange. The
 // gradients of each worker are multiplied by the worker's weight in the step. If a table's entry in
 // `narrow` is true, the table's gradients are sent as bfloat16. If the call fails, the lookups and
-// gradients of all these tables are dropped. `check` may throw an error that has occurred on this
-// worker. Requires: at least one table, each table only once, and the same exchange for all tables.
+// gradients of all these tables are dropped. The call fails on all workers if `check` throws on
+// this worker. Requires: at least one table, each table only once, and the same exchange for all
+// tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 

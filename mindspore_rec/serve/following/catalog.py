@@ -32,7 +32,7 @@ class _Known(NamedTuple):
 
     Attributes:
         identity: identity of the checkpoint's directory when the manifest was read.
-        fingerprint: fingerprint of the checkpoint's files before the manifest was read.
+        fingerprint: fingerprint of the checkpoint's files, taken before the manifest was read.
         entry: the checkpoint.
     """
 
@@ -52,7 +52,8 @@ class Catalog:
 
     Attributes:
         good: the checkpoints with valid manifests that were not rejected, sorted by step.
-        names: step and kind of all checkpoints, including bad checkpoints, by directory name.
+        names: for each directory name, the step and the kind of the checkpoint; includes bad
+            checkpoints.
     """
 
     def __init__(self, root: Path) -> None:
@@ -138,8 +139,8 @@ class Catalog:
         """Ignore a checkpoint until one of its files changes.
 
         If the files of a valid checkpoint are replaced after its manifest was read, loading fails,
-        because new files are read with an old manifest. Therefore, a checkpoint whose files have
-        changed is not ignored; the next refresh reads the new manifest.
+        because new files are read with an old manifest. If the files have changed, the checkpoint
+        is not ignored, and the next refresh reads the new manifest.
         """
         known = self._known.pop(error.path.name, None)
         fingerprint = _fingerprint(error.path) if known is None else known.fingerprint
@@ -159,7 +160,7 @@ class Catalog:
         return f"there is no checkpoint in {self.root} any more"
 
     def errors(self, after: int) -> list[ChainError]:
-        """Return the errors of ignored checkpoints after step `after`, sorted by step."""
+        """Return the errors of ignored checkpoints whose step is above `after`, sorted by step."""
         by_step = [
             (self.names[name][0], error)
             for name, (_, error) in self._bad.items()
@@ -180,9 +181,9 @@ class Catalog:
 
         A full checkpoint, together with the deltas that follow it, replaces the whole state.
 
-        If the training went back to an earlier step, it has removed all newer checkpoints. So if
-        the applied checkpoint is gone and there is no newer checkpoint, the returned chain restores
-        the newest remaining checkpoint.
+        A training that goes back to an earlier step removes all newer checkpoints. If the applied
+        checkpoint was removed and there is no newer checkpoint, return the chain of the newest
+        remaining checkpoint.
 
         Raises:
             ChainError: there are newer checkpoints, but a checkpoint that the newer checkpoints

@@ -24,9 +24,8 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
     """Return a copy of a pipeline with the statistics that a checkpoint has saved.
 
     The statistics are read from the object 'features' in `RecCheckpoint(states=)`. If there is no
-    object 'features', the statistics are read from the pipeline of the training data. The pipeline
-    of the training data is the transform of a `StreamingDataset`, or the pipeline of a
-    `FeatureBatches`. A pipeline that learns nothing needs no statistics.
+    object 'features', the statistics are read from the pipeline of the training data, a
+    `StreamingDataset` or a `FeatureBatches`. A pipeline that learns nothing needs no statistics.
 
     Raises:
         ValueError: the checkpoint has no state of a pipeline, or the state of another pipeline.
@@ -53,7 +52,7 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the pipeline's part of the state of a stream or of a `FeatureBatches`."""
+    """Return the pipeline's part of the state of a dataset; None if there is no such part."""
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))

@@ -40,7 +40,7 @@ class FollowedRun:
         poll_seconds: seconds between two checks for the first checkpoint.
         scrub_seconds: target duration of a round of scrubbing in seconds, see `Predictor`. Default:
             0, which means never.
-        pulse: record of the checks of the run's directory. Default: a new Pulse.
+        pulse: `Pulse` that records when the run's directory is checked. Default: a new Pulse.
 
     Attributes:
         served: the served state.
@@ -286,8 +286,8 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Store the message of `status().error`: the error of a damaged file or, if none,
-        `text`.
+        """Set `status().error` to the error of a damaged checkpoint; if no checkpoint is damaged,
+        to `text`.
         """
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
@@ -299,17 +299,17 @@ class FollowedRun:
 
     @property
     def at_once(self) -> int:
-        """Number of predictions that are worth running at the same time: 1 with MindSpore."""
+        """Best number of parallel predictions: 1 with MindSpore, the number of CPUs with ONNX
+        Runtime."""
         return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call the function that `start()` returns; return its result and the state's training
-        step.
+        """Call `start`, then call the function that `start` returned; return its result, and the
+        training step of the state that `start` used.
 
         Args:
-            start: function that is called while no update changes the state. The function that
-                `start` returns is called after `start` has returned, and updates may run during its
-                call.
+            start: function that reads the state and returns a second function. Updates of the state
+                wait during the call of `start`, but not during the call of the second function.
 
         Raises:
             RuntimeError: an update was interrupted, so the served state is incomplete.
@@ -362,7 +362,7 @@ class FollowedRun:
         )
 
     def _report(self, applied: Entry) -> dict[str, Any]:
-        """Return the fields of `Status` that a process can compute only if it follows the run."""
+        """Return the fields of `Status` that only the process that follows the run can compute."""
         return {
             "lag": self._catalog.lag(applied.step),
             "error": self._error,

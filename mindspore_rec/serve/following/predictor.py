@@ -71,8 +71,8 @@ class Predictor:
             60.
         features: the FeaturePipeline, or the Schema, that makes the network's inputs from raw
             columns, as in training. The predictor uses a copy of this pipeline with the statistics
-            of the served checkpoint. Default: the pipeline that `network`, or the builder, returns
-            in `(cell, pipeline)`; without a pipeline, inputs are arrays.
+            of the served checkpoint. Default: the pipeline, if `network` or the builder returns
+            `(cell, pipeline)`; if there is no pipeline, inputs are arrays.
         rows: number type of the tables' rows: 'float32', 'int8' or 'int4'. For 'int8' and 'int4',
             rows are quantized when a checkpoint or a delta is loaded. During training, the tables
             may have any number type. With 'int8' or 'int4', the network's tables must have no rows,
@@ -200,7 +200,7 @@ class Predictor:
 
     @property
     def rows_at_once(self) -> int:
-        """Number of rows per prediction; with more rows, the time per row stays about the same."""
+        """Number of rows in a prediction above which the time per row no longer falls."""
         return 1 << 30 if self._runner.network is not None else _ROWS_AT_ONCE
 
     @property
@@ -299,7 +299,8 @@ class Predictor:
         scale, offset and codes.
 
         Args:
-            parts: number of parts of each digest, 1 to 65,536. Default: 1.
+            parts: number of digests per table, each over one part of the table's rows, 1 to 65,536.
+                Default: 1.
 
         Raises:
             ValueError: `parts` is out of range.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulse of a run's follower (thread or process); an old pulse means a hanging follower."""
+"""Signs of life of the thread or process that follows a run, so that a hang is noticed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Pulse:
         """Record that the run's directory is checked now.
 
         Args:
-            applying: whether a checkpoint is being applied from now on. Default: False.
+            applying: True if the caller now begins to apply a checkpoint. Default: False.
         """
         # Write the time last. A process that reads the memory before the time is written reads an
         # old time, which does no harm.

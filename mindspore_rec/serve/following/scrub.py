@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find a predictor's rows that were corrupted in memory, on Redis or on an SSD.
 
-The scrubber keeps a digest of each row, separate from the rows. Right after a checkpoint is
-applied, the scrubber computes the digest from the numbers that lookups read. A thread reads all
-rows again and again, a few at a time. The thread compares each row's digest with the stored digest.
-No checkpoint is applied during a comparison, so a row that a delta changes is never taken for a
-damaged row. The thread delays a request by at most the duration of a small request.
+The scrubber keeps a digest of each row, separate from the rows. The digests of changed rows are
+computed as soon as a checkpoint has been applied. A thread reads all rows again and again, a few at
+a time. The thread compares each row's digest with the stored digest. No checkpoint is applied
+during a comparison, so a row that a delta changes is never taken for a damaged row. The thread
+delays a request by at most the duration of a small request.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ class ComparedRows(Protocol):
     """Interface by which the scrubber reads the rows of a table.
 
     Attributes:
-        where: place of the rows in messages, such as 'host memory'.
+        where: name of the place where the rows are, such as 'host memory', for messages.
         at_once: number of rows that are read in one call.
-        leave: whether rows may leave the table without a checkpoint because the table drops old
-            rows.
+        leave: True if the table drops old rows, so that rows may disappear without a checkpoint.
     """
 
     where: str
@@ -167,8 +166,8 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare rows with the stored parts of the rows' digests; return a message per damaged
-        key.
+        """Compare each row's digest with the stored part of the digest; return a message per
+        damaged key.
 
         Raises:
             Exception: a tier cannot be read.
@@ -222,7 +221,7 @@ class _Table:
 
 
 class _Tables:
-    """Rows of all tables, in the form (`ScrubbedRows`) that a scrubber's loop reads."""
+    """Implementation of `ScrubbedRows` for the rows of all tables."""
 
     active = True
     pause = 1.0
@@ -256,7 +255,7 @@ class Scrubber:
         rows: rows of each table, by name.
         vocabularies: for each table, the number of ids that always have a row; 0 if the table
             accepts any key.
-        seconds: planned duration of a round.
+        seconds: planned duration of a round, which compares all rows once.
         lock: lock that is held while a checkpoint is applied, and while some rows are compared.
         whole: function that returns True if the tables contain a complete state.
     """
@@ -286,17 +285,18 @@ class Scrubber:
         return {name: NotedTable(table, note(name)) for name, table in tables.items()}
 
     def index(self) -> None:
-        """Keep the digests of all rows; the caller holds the lock if the tables may change."""
+        """Compute the digests of all rows; the caller must hold the lock if the tables may
+        change."""
         for table in self._tables.values():
             table.index()
 
     def settle(self) -> None:
-        """Keep digests of the rows that a checkpoint changed; the caller holds the lock."""
+        """Compute the digests of rows that a checkpoint changed; the caller must hold the lock."""
         for table in self._tables.values():
             table.settle()
 
     def forget(self) -> None:
-        """Forget the keys of a checkpoint that was not applied; the caller holds the lock."""
+        """Forget the keys of a checkpoint that was not applied; the caller must hold the lock."""
         for table in self._tables.values():
             table.notes.clear()
 

@@ -28,11 +28,11 @@ class Progress(NamedTuple):
 
     @classmethod
     def of_first(cls, chain: Sequence[Entry]) -> Progress:
-        """Return the progress after the first chain of checkpoints was loaded."""
+        """Return the progress that results from loading the first chain of checkpoints."""
         return cls(chain[-1], len(chain) - 1, 1)
 
     def after(self, chain: Sequence[Entry]) -> Progress:
-        """Return the progress after a further chain of checkpoints was loaded."""
+        """Return the progress that results from loading a further chain of checkpoints."""
         deltas = sum(entry.kind == "delta" for entry in chain)
         fulls = len(chain) - deltas
         return Progress(chain[-1], self.deltas_applied + deltas, self.fulls_loaded + fulls)
@@ -47,7 +47,7 @@ class Served(ABC):
 
     Attributes:
         tables: by name, the tables that store the checkpoints' rows.
-        features: the feature pipeline with the statistics of the state, or None.
+        features: the feature pipeline with the statistics of the state; None without a pipeline.
         progress: the checkpoints that the state includes. The progress and the rows change at the
             same moment.
         whole: False if a change of the state was interrupted.
@@ -82,7 +82,7 @@ class Served(ABC):
 
     @abstractmethod
     def show(self, report: Report) -> None:
-        """Show the first state to readers."""
+        """Make the first state readable by other processes."""
 
     @abstractmethod
     def read(self, chain: Sequence[Entry]) -> Any:
@@ -100,7 +100,7 @@ class Served(ABC):
         Args:
             checkpoints: result of `read`.
             progress: the progress after `checkpoints` was applied.
-            report: function that returns the report for readers.
+            report: function that returns the data that other processes read about the state.
 
         Raises:
             As `read`.
@@ -112,7 +112,7 @@ class Served(ABC):
 
     @abstractmethod
     def tell(self, report: Report) -> None:
-        """Pass a new report to the readers."""
+        """Pass a new report to the processes that read the state."""
 
     @abstractmethod
     def compared_rows(self) -> dict[str, ComparedRows]:
@@ -127,7 +127,7 @@ class Served(ABC):
         """Free all objects that this object created."""
 
     def learned(self, entry: Entry) -> FeaturePipeline | None:
-        """Return the feature pipeline with the statistics of a checkpoint, or None.
+        """Return the feature pipeline with the statistics of a checkpoint; None without a pipeline.
 
         Raises:
             ValueError: the checkpoint has no state of a pipeline, or the state of another pipeline.

@@ -28,7 +28,7 @@ class ServedInProcess(Served):
         opener: object that opens the network.
         features: see `Predictor`. Default: the pipeline of the network's builder.
         rows: see `Predictor`. Default: 'float32'.
-        tiers: see `Predictor`, already checked. Default: none.
+        tiers: the argument `tiers` of `Predictor`, already checked. Default: none.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Status:
         tiers: None without tiers. With tiers, a dict with an entry per table; the entry has the
             numbers `rows` and `host_rows`. `keys` counts the distinct keys in requests. `host_hits`
             counts the keys found in host memory, and `below_hits` counts the keys found in lower
-            tiers. `wait_seconds` is the time that lookups waited for `below_hits`.
+            tiers. `wait_seconds` is the time that lookups waited for rows in lower tiers.
         scrub: None without scrubbing. If rows are scrubbed, `scrub` has four entries: the target
             duration of a round (`seconds`), the number of `rounds`, the duration of the last round
             (`round_seconds`), and `tables`. For each table, `tables` has four entries: the number
@@ -91,7 +91,7 @@ class Status:
             entry: newest applied checkpoint; its manifest contains the run, the version, the state
                 and the times.
             lag, following, deltas_applied, fulls_loaded, error, runtime, runtime_reason, tiers,
-                scrub, looked_seconds: the attributes of `Status` with these names.
+                scrub, looked_seconds: see the attributes of `Status`.
         """
         saved_at = entry.manifest["saved_at"]
         return cls(

@@ -19,7 +19,7 @@ class OwnDirectory:
     """New directory in the system's temporary directory, locked until this object is closed.
 
     The directory stays locked as long as a forked process still runs. A new object removes the same
-    user's unlocked directories: the servers that made these directories were killed.
+    user's unlocked directories, which belonged to servers that were killed.
 
     Attributes:
         path: path of the directory.

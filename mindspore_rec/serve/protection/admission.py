@@ -15,7 +15,7 @@ class InFlight:
     """Counter of requests in flight, with a limit. Any thread may call the counter's methods.
 
     Args:
-        most: highest number of requests in flight.
+        most: maximum number of requests in flight.
 
     Example:
         >>> requests = InFlight(1)

@@ -29,7 +29,7 @@ _OTHER_FILES = 512  # that the process may have open beside connections
 
 
 def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol]:
-    """Return uvicorn's HTTP protocol with limits, for `uvicorn.Config(http=...)`.
+    """Return a protocol class for `uvicorn.Config(http=...)` that enforces the limits in `bounds`.
 
     Args:
         bounds: the limits `connections`, `head_bytes`, `receive_seconds`, `request_seconds` and
@@ -42,9 +42,9 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     class Bounded(HttpToolsProtocol):
         """One connection.
 
-        The bytes that are not in a body (heads, and the framing of chunked bodies) are counted. At
-        the end of each request, the count is set to 0. A sweep over all connections checks the time
-        limits once per second, so a request needs no timer.
+        The bytes of a request that are not in its body (the head, and the framing of a chunked
+        body) are counted. A sweep over all connections checks the time limits once per second, so a
+        request needs no timer.
         """
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

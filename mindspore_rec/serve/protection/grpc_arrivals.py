@@ -2,10 +2,10 @@
 """Limit the number of gRPC messages that arrive at the same time, and the time of their arrival.
 
 gRPC passes a message to the server only when the whole message has arrived. While a message
-arrives, the server cannot count the message's bytes. So a call that reads may use as much memory as
-the largest legal message. A call that does not read uses at most the bytes of its stream's window.
-Therefore, only a few calls read a message at the same time. Other calls wait in a line, and the
-call that arrived last is the next call that reads. A client that sends only headers loses its place
+arrives, the server cannot count the message's bytes, so a call that reads a message may use as much
+memory as the largest legal message. A call that does not read uses at most the bytes of its
+stream's window. Only a few calls may read a message at the same time. The remaining calls wait in a
+line, and the call that arrived last reads next. A client that sends only headers loses its place
 after about `patience` seconds if another call waits.
 """
 
@@ -41,7 +41,7 @@ class RefusedError(Exception):
 
 
 class _Reader:
-    """A gRPC call that has a place for reading, and that reads its message."""
+    """A gRPC call that occupies one of the places of `Arrivals` while it reads its message."""
 
     def __init__(self, context: Any, since: float) -> None:
         self.context, self.since = context, since
@@ -53,8 +53,8 @@ class Arrivals:
 
     Args:
         places: number of messages that may arrive at the same time.
-        line: number of calls that may wait for a place. If the line is full and a call arrives, the
-            oldest waiting call is refused.
+        line: maximum number of calls that wait for a place. If the line is full and a call arrives,
+            the oldest waiting call is refused.
         line_of_peer: maximum number of waiting calls per connection; further calls are refused.
         seconds: time limit for the arrival of a message, and also for a call's wait in line.
         patience: if a call's message has not arrived after `patience` seconds, the call may lose

@@ -80,9 +80,9 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
         """Return a handler that checks a call and then calls the method's handler.
 
-        gRPC calls a handler of streams as soon as the headers have arrived; the handler itself then
-        reads the messages. So the token is checked first, and no message of a call without a valid
-        token is read.
+        gRPC calls a handler of streams as soon as the headers have arrived, and the handler reads
+        the messages. The token is checked before the handler is called, so no message of a call
+        without a valid token is read.
         """
         handler = await continuation(details)
         if handler is None:
@@ -247,7 +247,8 @@ class _Streams:
 
     @contextlib.contextmanager
     def entered(self, context: Any) -> Iterator[None]:
-        """Include the current task's call in the number of running calls until the call ends."""
+        """Record the current task's call until the call ends; if there are too many, end the oldest
+        call."""
         if len(self._tasks) >= self._most:
             oldest = next(iter(self._tasks))
             asyncio.create_task(_end(oldest, self._tasks.pop(oldest)))

@@ -59,7 +59,7 @@ class Bounds:
 
 
 class Guard:
-    """Guard around an ASGI application for tokens, limits, drain, /metrics and the access log.
+    """ASGI middleware that checks tokens and limits, serves /metrics and writes the access log.
 
     A request without a valid token is answered with 401, unless its path is in `OPEN`; a request
     with a token that lacks the required role is answered with 403. A prediction is answered with
@@ -200,7 +200,7 @@ class Guard:
 
 
 class _Exchange:
-    """Record of a request and its response, which pass through the guard."""
+    """Pass a request and its response on, and record their times, bytes and status."""
 
     def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -269,7 +269,8 @@ class _Exchange:
 
 
 def _operation(path: str, method: str) -> str:
-    """Return the operation of a request: one of few names, because each name is a metric series."""
+    """Return the operation of a request; the names are few, because each name is a metric
+    series."""
     if path.startswith("/v2/models/"):
         if path.endswith("/infer") or method == "POST":
             return "infer"

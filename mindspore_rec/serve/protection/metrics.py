@@ -122,7 +122,7 @@ class Metrics:
         self._child(self._seconds, protocol, operation).observe(seconds)
 
     def ended(self, protocol: str) -> None:
-        """Count a request that has ended, whether it was answered or not."""
+        """Subtract 1 from the number of requests in progress of a protocol."""
         self._child(self._under_way, protocol).dec()
 
     def refused(self, protocol: str, reason: str) -> None:
@@ -136,7 +136,8 @@ class Metrics:
         self._child(self._refused, protocol, reason).inc()
 
     def of_batches(self, model: str) -> Callable[[int, int, int], None]:
-        """Return the argument `observe` of a `Batcher`, which counts calls, requests and rows."""
+        """Return a function that counts calls, requests and rows, for the argument `observe` of
+        `Batcher`."""
         waiting, rows = self._waiting.labels(model), self._rows.labels(model)
         together = self._together.labels(model)
 
@@ -179,7 +180,7 @@ class Metrics:
 
 
 class _Models(Collector):
-    """Collector of versions, ages and tables of the models."""
+    """Prometheus collector that reads the states of the models' predictors."""
 
     def __init__(self) -> None:
         self._predictors: dict[str, Any] = {}

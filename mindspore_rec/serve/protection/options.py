@@ -127,11 +127,11 @@ def addresses(text: str) -> tuple[str, ...]:
 
 
 def counted(low: int, high: int) -> Callable[[str], int]:
-    """Return an argument type for whole numbers in [low, high], written in decimal digits.
+    """Return a `type` for argparse that accepts whole numbers in [low, high], in decimal digits.
 
     Args:
-        low: least number, at least 0.
-        high: greatest number, below 10**18.
+        low: smallest allowed number, at least 0.
+        high: greatest allowed number, below 10**18.
 
     Example:
         >>> counted(1, 10)("11")
@@ -152,7 +152,8 @@ def counted(low: int, high: int) -> Callable[[str], int]:
 def seconds(
     low: float = 0.0, high: float = 86400.0, low_open: bool = False
 ) -> Callable[..., float]:
-    """Return an argument type for seconds in [low, high] or, if `low_open`, in (low, high].
+    """Return a `type` for argparse: seconds in [low, high], or in (low, high] if `low_open` is
+    True.
 
     Example:
         >>> seconds(low_open=True)("nan")

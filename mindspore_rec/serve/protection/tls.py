@@ -20,9 +20,10 @@ logger = logging.getLogger("mindspore_rec")
 class Tls:
     """Certificate and key of a server, for TLS 1.2 or later.
 
-    With `client_ca`, each connection must present a certificate that a current authority signed.
-    With `client_ca`, the context accepts only TLS 1.3, and sessions are not resumed. The gRPC
-    server also accepts TLS 1.2, and resumes a session only as long as the files do not change.
+    With `client_ca`, each client must present a certificate that an authority in `client_ca`
+    signed. With `client_ca`, the server's `ssl.SSLContext` accepts only TLS 1.3 and does not resume
+    sessions. The gRPC server also accepts TLS 1.2, and resumes a session only as long as the files
+    do not change.
 
     Args:
         certificate: PEM file that contains the certificate, followed by the intermediate
@@ -49,7 +50,8 @@ class Tls:
         self._now = self._new_context()
         self._text = self._read()
         self.context = self._new_context()
-        # A context in use can load another key but cannot drop an authority, so make a new context.
+        # A context in use can load another key but cannot drop an authority, so `_exchange` gives
+        # each new connection the newest context.
         self.context.sni_callback = self._exchange
 
     def _exchange(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:

@@ -75,7 +75,7 @@ class Tokens:
         return allowed
 
     def permits(self, authorization: bytes | str | None, role: str) -> bool:
-        """Return True: without roles, a client with a valid token may make all requests."""
+        """Return True, because without roles, a client with a valid token may make all requests."""
         return True
 
     def _refresh(self) -> None:

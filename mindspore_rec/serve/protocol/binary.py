@@ -30,11 +30,11 @@ def header_length(text: str, body: int) -> int:
     """Return the number of JSON bytes in a body, from the header.
 
     Args:
-        text: value of the header.
+        text: value of the header Inference-Header-Content-Length.
         body: number of bytes of the body.
 
     Raises:
-        RequestError: the header is not a number from 1 to `body`.
+        RequestError: `text` is not a number from 1 to `body`.
 
     Example:
         >>> header_length("10", 12)
@@ -93,10 +93,10 @@ def array_of_bytes(
     """Return the data as a separate array, which may be read-only.
 
     Args:
-        where: 'input ...', the start of error messages.
+        where: start of error messages, such as "input 'ids'".
         data: the bytes.
         shape: sizes, each at least 0.
-        dtype: dtype of numbers or bool.
+        dtype: a numeric dtype, or bool.
 
     Raises:
         RequestError: the number of bytes is wrong, a number is not finite, or the byte of a bool is

@@ -52,14 +52,14 @@ _PLAIN = {int, float, bool, type(None)}
 def read_json(
     body: bytes | bytearray, limits: Limits, where: Callable[[Any], object] | None = None
 ) -> Any:
-    """Return the objects of a JSON text, after checks of the text's size and punctuation.
+    """Decode JSON after checks of its size and punctuation; return the Python objects.
 
     Args:
         body: JSON in UTF-8, with finite numbers and without repeated names in an object.
-        limits: limits on the sizes of the body.
-        where: function that is called with the text's objects if the text has an invalid number.
-            The function raises a RequestError that names the input with the invalid number.
-            Default: none.
+        limits: size limits of the body.
+        where: function that is called with the decoded JSON if a number in the JSON is invalid. The
+            function raises a RequestError that names the input with the invalid number. Default:
+            none.
 
     Raises:
         RequestError: the body is invalid or too large.
@@ -83,8 +83,8 @@ def read_json(
 def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
     """Return True if orjson certainly reads the same values as the standard library."""
     # If an object repeats a name, orjson drops the name's earlier value, including all strings in
-    # that value. An escaped quotation mark only raises the count of quotation marks in the body. So
-    # an escaped quotation mark cannot hide that a string was dropped.
+    # that value. An escaped quotation mark only increases the body's count of quotation marks, so
+    # it cannot hide that a string was dropped.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
     # orjson turns integers beyond 64 bits into floats. In the data of a tensor, it makes no
@@ -114,7 +114,7 @@ def _plain(value: Any) -> Any:
 
 
 def _texts_in(value: Any, depth: int) -> int:
-    """Return the number of strings in a value, including names, to a nesting depth of `depth`."""
+    """Return the number of strings in a value, including names, down to nesting depth `depth`."""
     kind = type(value)
     if kind is str:
         return 1
@@ -185,7 +185,8 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_long_integer)
 
 
 def _reason(error: ValueError, text: str, where: Callable[[Any], object] | None) -> str:
-    """Return the error for a text; if a number is wrong, the error names the number's input."""
+    """Return an error message for invalid JSON; name the input if `where` finds an invalid
+    number."""
     if isinstance(error, json.JSONDecodeError):
         return str(error)
     words = str(error)

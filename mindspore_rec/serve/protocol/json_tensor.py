@@ -152,8 +152,8 @@ def _flat(where: str, data: list[Any]) -> list[Any]:
 def _usual_numbers(data: list[Any], dtype: np.dtype) -> np.ndarray | None:
     """Return the numbers of a usual request, by a fast path; None if each number needs a check.
 
-    The function makes a single conversion, and does not release the interpreter's lock. Releasing
-    and regaining the interpreter's lock would take longer than the conversion.
+    NumPy converts all numbers at once, without releasing the interpreter's lock, because releasing
+    and regaining the lock would take longer than the conversion.
     """
     types = set(map(type, data))
     with contextlib.suppress(OverflowError):

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Parameters that other servers support and that would change the answer.
+# Parameters of other servers that are refused, because ignoring them would give a wrong answer.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 
@@ -47,7 +47,7 @@ class InferRequest:
         inputs: arrays, in the order of the network's arguments; or raw rows.
         outputs: names of the requested outputs; None: all outputs.
         binary: dict with output names as keys; a value is True if the output's data follow the JSON
-            in the response. The value for the key None applies to all outputs without an entry.
+            in the response. The key None has the value for all outputs that are not in the dict.
     """
 
     id: str | None
@@ -83,7 +83,7 @@ def parse_request(
     proportional to the size of its body.
 
     Args:
-        body: JSON in UTF-8, and the data after it.
+        body: JSON in UTF-8, followed by data if the request has binary data.
         inputs: the network's inputs.
         outputs: the network's outputs.
         limits: size limits of a request. Default: the limits for a network whose input sizes are

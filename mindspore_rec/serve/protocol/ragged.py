@@ -66,8 +66,8 @@ def with_starts(
 
     Args:
         inputs: the network's inputs.
-        given: inputs of a request by name. If the request does not contain the offsets of an input,
-            the input's `data` may be one list per row, with the shape `[rows, -1]`.
+        given: the request's inputs, by name. If the request does not contain the offsets of an
+            input, the input's `data` may be one list per row, with the shape `[rows, -1]`.
 
     Raises:
         RequestError: an input of shape `[rows, -1]` does not have one list per row; or two inputs

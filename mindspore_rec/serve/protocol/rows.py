@@ -27,10 +27,10 @@ def read_rows(
     """Return the rows of a request from its `rows` or its `columns`.
 
     Args:
-        request: the request; `rows` is a list of objects. If an object lacks a column, the value is
-            missing. In place of `rows`, a request may have `columns`, an object of lists. Values
-            are strings, numbers, null, or lists of such values. All lists in a column have the same
-            length, except in the columns named in `lists_of`.
+        request: the decoded request. `rows` is a list of objects. If an object lacks a column, the
+            value is missing. In place of `rows`, a request may have `columns`, an object of lists.
+            Values are strings, numbers, null, or lists of such values. All lists in a column have
+            the same length, except in the columns named in `lists_of`.
         columns: names of the columns to read; None: all columns.
         limits: limits on the numbers of rows, values and characters.
         lists_of: names of the columns that contain lists of any length; null counts as an empty
@@ -109,7 +109,8 @@ def _check_count(rows: int, limits: Limits) -> None:
 
 
 def _flat(where: str, values: list[Any]) -> tuple[list[Any], int]:
-    """Return the values of a list of lists, and the lists' length (0 if there are no lists)."""
+    """Concatenate lists of equal length; return the values and the length, 0 if `values` has no
+    lists."""
     if type(values[0]) is not list:
         return values, 0
     widths = {len(each) if type(each) is list else -1 for each in values}

@@ -2,7 +2,7 @@
 """Split a ModelInferRequest before protobuf decodes it, so that no request uses much memory.
 
 In a message, an empty input takes two bytes; after decoding, the input takes some hundred bytes of
-memory. Therefore, the fields of a message are counted first, and then the message is decoded. The
+memory. To limit the memory, the fields of a message are counted before the message is decoded. The
 numbers are removed from the message. First, the count of numbers is compared with the shape; then
 NumPy decodes the numbers. Protobuf decodes the few remaining bytes of the message.
 
@@ -58,8 +58,8 @@ class InferParts:
 
     Attributes:
         rest: the message without numbers, for protobuf.
-        contents: for each input, the bytes of the input's numbers by field name; None if the input
-            has no `contents`.
+        contents: for each input, a dict from field names to the bytes of the fields' numbers; None
+            if the input has no `contents`.
         raw: `raw_input_contents`.
     """
 
@@ -109,7 +109,7 @@ def count_of(name: str, pieces: list[memoryview]) -> int:
     """Return the number of values in a field of `contents`.
 
     Args:
-        name: name of the field, which has numbers or bools.
+        name: name of a field of numbers or bools.
         pieces: bytes of the field, in order.
 
     Raises:
@@ -176,7 +176,8 @@ class _Walk:
         self.data, self._most, self._left = data, most, most
 
     def fields(self, at: int, end: int) -> Iterator[tuple[int, int, slice, slice]]:
-        """Yield the number and kind of each field, the field's slice and the value's slice."""
+        """Yield, for each field, its number, its kind, the slice of the field and the slice of the
+        value."""
         while at < end:
             self._left -= 1
             if self._left < 0:

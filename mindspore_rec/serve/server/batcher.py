@@ -144,7 +144,7 @@ class Batcher:
             thread.start()
 
     def submit(self, inputs: Inputs) -> Future[Answer]:
-        """Queue a request from a thread.
+        """Queue a request; return a concurrent future. Any thread may call `submit`.
 
         Args:
             inputs: inputs of the network, see `Predictor.predict`; if requests are batched, all
@@ -157,7 +157,8 @@ class Batcher:
         return self._queue(inputs, Future())
 
     def submit_from_loop(self, inputs: Inputs) -> asyncio.Future[Answer]:
-        """Queue a request from the running event loop.
+        """Queue a request; return an asyncio future. Call `submit_from_loop` in a running event
+        loop.
 
         When several requests are answered together, a single call in the event loop completes the
         futures of all these requests.
@@ -269,7 +270,8 @@ def _is_wanted(future: Future[Answer] | asyncio.Future[Answer]) -> bool:
 
 
 def _tell(outcomes: list[_Outcome]) -> None:
-    """Complete the futures: directly for threads, and by one call per event loop."""
+    """Complete the futures: concurrent futures directly, and asyncio futures by one call per
+    loop."""
     loops: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for each in outcomes:
         if isinstance(each.request.future, Future):

@@ -213,7 +213,7 @@ class GrpcServer:
         options: further gRPC options, by name and value. Default: none.
 
     Attributes:
-        host, announces: the arguments with these names.
+        host, announces: see Args.
         port: the server's port, known after `start`.
         address: address with scheme, as in 'grpc://127.0.0.1:8001'; the scheme is 'grpcs' with TLS.
     """

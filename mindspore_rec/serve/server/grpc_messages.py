@@ -47,7 +47,7 @@ _ASKED, _ANSWER = message("ModelInferRequest"), message("ModelInferResponse")
 
 
 def read_message(kind: Any, data: bytes) -> Any:
-    """Return the message of type `kind` in `data`.
+    """Decode `data` as a message of type `kind`.
 
     Raises:
         RequestError: the bytes are not a message of type `kind`.

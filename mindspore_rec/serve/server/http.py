@@ -62,8 +62,8 @@ class Front:
 
     Args:
         name: name of the only model; or a `Models` object, if there are several models.
-        max_rows: see `Batcher`; `max_rows` also limits the rows of one request. 0: no limit. If
-            `name` is a `Models` object, the limit of this object applies instead. Default: 1024.
+        max_rows: see `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
+            Ignored if `name` is a `Models` object, which has its own limit. Default: 1024.
         control: whether clients may load and unload models. Default: False.
         security: requirements for clients, as the OpenAPI page describes them. Default: none.
 
@@ -392,5 +392,5 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 def _first_lines(error: Exception) -> str:
-    """Return the first part of a message; the next part of a MindSpore message is a call stack."""
+    """Return an error's message, without the call stack that MindSpore appends to its messages."""
     return str(error).split("\n---")[0].strip()[:1000]

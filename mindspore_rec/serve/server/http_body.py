@@ -25,14 +25,15 @@ class HeldBytes:
     """Number of bytes of the unanswered requests that have more than 64 KiB.
 
     Attributes:
-        bytes: the number of bytes.
+        bytes: total number of bytes that were counted for these requests.
     """
 
     def __init__(self) -> None:
         self.bytes = 0
 
     def add(self, before: int, now: int) -> int:
-        """Count a request's bytes again after more bytes arrived; return the counted bytes.
+        """Update the sum after more bytes of a request arrived; return the number of bytes counted
+        for it.
 
         A request of at most 64 KiB is not counted.
 
@@ -55,9 +56,9 @@ class BodyReader:
     """The body of one request.
 
     Args:
-        receive: function of ASGI that returns the next part.
+        receive: ASGI's function that returns the next part of the body.
         headers: headers of the request.
-        held: counter of the body's bytes.
+        held: `HeldBytes` of the server, to which the body's bytes are added.
 
     Attributes:
         complete: True if the whole body was read.

@@ -70,7 +70,7 @@ class Statistics:
             sums[1] += took
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counters in the format of the statistics extension."""
+        """Return the counters in the format of Triton's statistics extension."""
         with self._lock:
             return {
                 "last_inference": int(self._last * 1000),

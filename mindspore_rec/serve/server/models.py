@@ -109,7 +109,8 @@ class Models:
         )
 
     def model_ready(self, name: str, version: str | None) -> bool:
-        """Return True if a model answers and, if `version` is None, its state is not too old.
+        """Return True if a model answers requests. If `version` is None, also require a recent
+        state.
 
         Raises:
             NotFoundError: there is no such model, or no such version of the model.

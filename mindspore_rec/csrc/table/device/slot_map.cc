@@ -7,8 +7,8 @@
 namespace msrec {
 namespace {
 
-// Number of candidates that are collected in one pass over all slots. If the number is large, such
-// passes are rare.
+// Number of candidates that are collected in one pass over all slots. A large number makes passes
+// over all slots rare.
 size_t CandidatesAtOnce(size_t slots) { return std::max<size_t>(1024, slots / 8); }
 
 }  // namespace

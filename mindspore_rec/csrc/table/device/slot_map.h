@@ -89,8 +89,8 @@ class SlotMap {
 
   // A heap of the slots with the lowest priorities. Each entry has the slot's priority at the time
   // when the entry was added. Every key whose priority is at most bound_ is in the heap or in
-  // waiting_. The priority of a key never decreases. So if the slot of the heap's top entry still
-  // has the entry's priority, no other slot has a lower priority.
+  // waiting_. The priority of a key never decreases. The heap's top entry is out of date if the
+  // priority of its slot has increased; otherwise, no other slot has a lower priority.
   std::vector<VictimCandidate> heap_;
   VictimCandidate bound_{0, 0};
   std::vector<uint32_t> waiting_;  // pinned: candidates from the next step on
