@@ -26,7 +26,7 @@ class Slab(NamedTuple):
 
     Args:
         item: number of the item.
-        first: number of the item's rows before these rows.
+        first: index in the item of the first of these rows.
         rows: the rows.
         last: True if these rows are the last of the item.
     """
@@ -41,11 +41,11 @@ class Reading(NamedTuple):
     """Settings for reading windows.
 
     Args:
-        order: order of the pass.
+        order: order in which a pass reads rows.
         fetch: function that returns the stored form of a part.
-        decode: function that returns the rows of a part. The function's arguments are the number of
-            the part and the result of `fetch`.
-        in_order: function that returns True if `fetch` of a part must be called in the order of the
+        decode: function that returns the rows of a part, given the part's number and the result of
+            `fetch`.
+        in_order: function that returns True for a part that must be fetched in the order of the
             parts.
         size: function that returns the approximate number of rows of a part.
         threads: number of threads that decode rows.
@@ -60,7 +60,7 @@ class Reading(NamedTuple):
 
 
 def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -> Iterator[Slab]:
-    """Yield the rows of the items from item `first` on, without the first `skip` rows of this item.
+    """Yield the rows of the items from item `first` on, without the first `skip` rows of `first`.
 
     Threads read the rows of the next two windows ahead. Further windows are read ahead until the
     windows that wait have more parts than there are threads, or two million rows.
@@ -127,7 +127,7 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
 def _in_order(
     chunks: Sequence[pa.RecordBatch], low: int, high: int, number: int, done: int
 ) -> Iterator[Slab]:
-    """Yield the rows `low` to `high` - 1, counted over all chunks."""
+    """Join the chunks in order, and yield the rows `low` to `high` - 1."""
     at = 0  # number of the chunk's first row
     for rows in chunks:
         begin, end = max(low - at, 0), min(high - at, rows.num_rows)

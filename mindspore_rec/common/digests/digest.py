@@ -2,15 +2,15 @@
 """Digest of a table: one number to check whether two tables have the same rows.
 
 The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
-table is the sum of its rows' digests modulo 2^64. Therefore, the digest does not depend on the
-order of rows, on threads or on tiers. If exactly one 8-byte word of one row changes, the digest of
-the table always changes. All other changes leave the digest unchanged only by chance, with a
+table is the sum of its rows' digests modulo 2^64, so that the digest does not depend on the order
+of rows, on threads or on tiers. If exactly one 8-byte word of one row changes, the digest of the
+table always changes. All other changes leave the digest unchanged only by chance, with a
 probability of 1 in 2^64. A digest detects faults, but it does not protect against forgery.
 
 The digest of a value is computed from its float32 form, whatever the table's precision. The digest
-of an int8 or int4 row is computed from the bytes of scale, offset and codes. Therefore, the digest
-of an int8 or int4 row differs from the digest of the same row in float32. A digest excludes
-optimizer state, counts and ages, which predictors do not store.
+of an int8 or int4 row is computed from the bytes of scale, offset and codes, and differs from the
+digest of the same row in float32. A digest excludes optimizer state, counts and ages, which
+predictors do not store.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def to_text(digest: int) -> str:
 
 
 def sum_of(texts: Iterable[str]) -> str:
-    """Return the digest of several parts together, from the digest of each part.
+    """Add the digests of several parts, which gives the digest of all parts together.
 
     Example:
         >>> sum_of(["ffffffffffffffff", "0000000000000011"])

@@ -27,8 +27,8 @@ class Slice(NamedTuple):
         rows: number of checked rows; 0 if reading failed and the next slice tries the same rows
             again.
         last: True if this is the last slice of the round.
-        error: reason why the rows could not be read. Default: None, which means that the rows were
-            read.
+        error: reason why the rows could not be read. None if the rows were read, which is the
+            default.
         name: name of the rows, which a warning about an error contains. Default: ''.
     """
 
@@ -39,7 +39,7 @@ class Slice(NamedTuple):
 
 
 class ScrubbedRows(Protocol):
-    """Rows that a `Scrub` checks.
+    """Interface of the rows that a `Scrub` checks.
 
     Attributes:
         pause: seconds to wait after rows could not be read.
@@ -112,8 +112,8 @@ class Scrub:
         """Check the slices that are due for a check, until `seconds` have passed.
 
         Args:
-            seconds: seconds after which no further slice is begun. Default: 0, which allows one
-                slice.
+            seconds: seconds after which no further slice is begun. Default: 0, which means that one
+                slice is checked.
 
         Returns:
             Seconds until the next slice is due.
@@ -135,7 +135,7 @@ class Scrub:
         return max(self._due(), self._not_before) - time.monotonic()
 
     def _due(self) -> float:
-        """Return the planned time of the next slice, or of the round's end after the last slice."""
+        """Return when the next slice is planned; after the last slice, when the round is to end."""
         share = self._done / self._total if self._total and not self._ended else 1.0
         return self._began + self._seconds * min(share, 1.0)
 

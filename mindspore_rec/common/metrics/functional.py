@@ -17,7 +17,7 @@ A row with the optional weight w, at least 0, counts like w equal rows.
 The metrics of rankings have the ranks of relevant items as their argument: `recall`, `hit_rate`,
 `ndcg`, `mean_reciprocal_rank` and `average_precision`. The module `common/metrics/ranking.py`
 defines ranks, ties and the metrics of rankings. `mid_ranks` and `relevant_ranks` compute ranks from
-scores, and `coverage` is a share of all items.
+scores. `coverage` computes the share of all items that are in at least one list.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def as_labels(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
 
 
 def label_remedy(labels: npt.NDArray[Any]) -> str:
-    """Return, for an error message, an expression that converts other numbers to labels 0 and 1.
+    """Return a text, for an error message, that shows how to convert `labels` to 0 and 1.
 
     Args:
         labels: an array of numbers, of any shape. Only the first 100,000 numbers are read.

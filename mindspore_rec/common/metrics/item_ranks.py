@@ -29,8 +29,8 @@ def rank_targets(
     The score of an item is the product of the user's vector and the item's vector, plus the item's
     bias. Scores are computed in native code, in tiles of 64 users and 256 items on all threads, so
     no matrix of all users and items is stored. Each score is summed in float32 in the order of the
-    vectors' numbers. Therefore, ranks do not depend on the number of threads, the instruction set
-    or the other users in the call.
+    vectors' numbers, so that ranks do not depend on the number of threads, the instruction set or
+    the other users in the call.
 
     Args:
         user: float32 ``[B, dim]``, a vector per row.
@@ -43,10 +43,10 @@ def rank_targets(
         bias: float32 ``[I]``, added to the scores of the items. Default: None.
 
     Returns:
-        The ranks, float64 ``[B]``, or ``[N]`` for a pair with N values. A rank is 1, plus the
-        number of counted items with a higher score, plus half the number of counted items with the
-        same score. If an item's score overflows to NaN, the item counts as higher than the target.
-        A target with a NaN score is last.
+        The ranks: float64 ``[B]``, or ``[N]`` if `target` is a pair with N values. A rank is 1,
+        plus the number of counted items with a higher score, plus half the number of counted items
+        with the same score. If an item's score overflows to NaN, the item counts as higher than the
+        target. A target with a NaN score is last.
 
     Raises:
         TypeError: an item or an offset is not an integer.

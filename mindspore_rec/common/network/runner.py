@@ -98,7 +98,7 @@ class Runner(ABC):
         calling the returned function.
 
         Args:
-            arrays: result of the method `arrays`.
+            arrays: the inputs, as arrays that the method `arrays` has checked.
         """
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Runner(ABC):
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
-        """Load a chain (a checkpoint and its deltas) into tables and parameters, before any answer.
+        """Load the tables and dense parameters of a chain: a checkpoint and its deltas.
 
         Raises:
             CheckpointError: the chain belongs to another network.
@@ -122,7 +122,7 @@ class Runner(ABC):
         """
 
     def close(self) -> None:
-        """Free the tables, unless they belong to another object."""
+        """Free the tables if this object made the tables."""
         with self.lock.writing():
             if self._owned:
                 for table in self.tables.values():

@@ -110,7 +110,7 @@ def allow_files(needed: int, what: str) -> None:
         what: purpose of the file descriptors, for the error message.
 
     Raises:
-        WorkerError: the hard limit is below `needed`.
+        WorkerError: the hard limit on open files is below `needed`.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -40,9 +40,8 @@ class Difference:
     """Difference of two states.
 
     Attributes:
-        tables: differences by name, for tables that are in both states.
-        only_first, only_second: names of tables and parameters that are only in the first, or only
-            in the second state.
+        tables: the differences of each table that is in both states, by the table's name.
+        only_first, only_second: names of the tables and parameters that the other state lacks.
         dense: greatest absolute difference, by name, of each parameter that differs; infinite if
             shapes or dtypes differ.
     """

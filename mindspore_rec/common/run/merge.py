@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge a full checkpoint and the deltas after it into a new checkpoint, without a network."""
+"""Merge the files of a full checkpoint and of the deltas after it into a new checkpoint."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def merge_chain(
         team: the workers that merge together. Each worker merges its own parts. The number of
             workers must equal the number of workers that wrote the last checkpoint. Default: one
             worker, which merges all parts.
-        network_of: directory of the run. The run's network file for predictors is copied into the
-            new checkpoint, so that the checkpoint can be served like the run. Default: no network
-            is copied.
+        network_of: directory of the run whose network for predictors is copied into the new
+            checkpoint. The checkpoint can then be served like the run. Default: None, which means
+            that no network is copied.
 
     Returns:
         As `write_checkpoint`.

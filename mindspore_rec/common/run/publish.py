@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy a run for predictors. Rows in the copy have no optimizer state, and may be int8.
+"""Copy the checkpoints of a run for predictors.
 
-The copy is a directory like the run's directory, with the same states, deltas and network.
-Predictors can follow the copy instead of the run. Training cannot resume from the copy.
+The copy is a directory like the run's directory, with the same states, deltas and network. Rows in
+the copy have no optimizer state, and may be int8. Predictors can follow the copy instead of the
+run. Training cannot resume from the copy.
 """
 
 from __future__ import annotations
@@ -154,8 +155,8 @@ class Publisher:
             poll_seconds: seconds between two calls of `publish`.
             published: function that is called with the path of each copy.
             failed: function that is called with the error if `publish` fails, for example because
-                of a damaged checkpoint or a full disk. A repeated error is not reported again. The
-                next `publish` tries again.
+                of a damaged checkpoint or a full disk. A repeated error is not reported again.
+                After a failure, the next call of `publish` tries again.
         """
         last_error = ""
         while True:

@@ -128,7 +128,7 @@ def flat_of(column: pa.Array) -> np.ndarray:
 
 
 def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Convert float32 numbers to a column's type, and round as a table of this type does."""
+    """Convert float32 numbers to a column's type, with the rounding of a table of this type."""
     if dtype.kind == "u":
         return to_bytes(numbers, 8) if dtype.itemsize == 1 else to_bfloat16(numbers)
     with np.errstate(over="ignore"):

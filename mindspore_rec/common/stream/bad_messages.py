@@ -56,7 +56,7 @@ class BadMessages:
         order.on_good = self._share.good
 
     def take(self, partition: int, entry: BadEntry) -> None:
-        """Count a bad message of a partition, and send the message to the dead-letter topic.
+        """Count a bad message, and send the message to the dead-letter topic.
 
         Raises:
             ValueError: the policy has no dead-letter topic.
@@ -95,8 +95,8 @@ class BadMessages:
         """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: True if this run has read messages. True returns this run's offsets, and False
-                returns the offsets of the loaded state.
+            reading: True if this run has read messages. If True, this run's offsets are returned;
+                if False, the offsets of the loaded state.
         """
         marks = self._marks
         if reading and self._letters is not None:

@@ -27,7 +27,7 @@ Transform = Callable[[pa.RecordBatch], Mapping[str, np.ndarray]]
 
 
 class StreamingDataset(BatchSource):
-    """Source of a stream's batches, for `RecModel.online_train` and `FeatureBatches`.
+    """Source that yields batches of a stream, for `RecModel.online_train` and `FeatureBatches`.
 
     The dataset's state consists of the position in the stream and the transform's state. Position
     and transform's state belong to the same batch. `state_dict(batches=...)` returns the state
@@ -40,8 +40,8 @@ class StreamingDataset(BatchSource):
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's
     step, even if batches are read ahead. If a feature of the transform is the timestamp, the time
-    is set on the tables of the transform's features. If no feature is the timestamp, the time is
-    set on all hash tables.
+    is set on the tables of the transform's features. If the transform has no such feature, the time
+    is set on all hash tables.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
@@ -164,7 +164,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def reads_on(self) -> bool:
-        """True, because the stream keeps the rows of an unfinished batch after an exception."""
+        """True: after an exception, the stream keeps the rows of the unfinished batch."""
         return True
 
     @property

@@ -66,7 +66,9 @@ class DeadLetters:
         Args:
             topic: the topic whose bad messages will be sent.
             offsets: for each partition, the offset of the next message to read.
-            marks: `marks` of an earlier run; with None, all dead letters are read.
+            marks: for each partition of the dead-letter topic, the offset from which dead letters
+                are read, from the property `marks` of an earlier run. With None, all dead letters
+                are read.
         """
         if self._client is None:
             return
@@ -99,7 +101,7 @@ class DeadLetters:
 
     @property
     def marks(self) -> dict[str, int]:
-        """Offsets in the dead-letter topic, by partition, from which a later run reads letters."""
+        """For each partition of the dead-letter topic, the offset from which a later run reads."""
         return self._old_marks if self._there else self._new_marks
 
     def close(self) -> None:

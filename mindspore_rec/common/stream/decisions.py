@@ -30,8 +30,8 @@ class Decisions:
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.
-        adds: time at which further partitions get turns: "live" (between two messages), "asked"
-            (when `add_waiting` is called) or "restart" (never).
+        adds: when the stream begins to read new partitions: "live" (between two messages), "asked"
+            (when `add_waiting` is called) or "restart" (only after a restart).
         on_add: function that is called with each partition that a decision adds.
 
     Example:
@@ -104,7 +104,7 @@ class Decisions:
         self.adds = "restart"
 
     def keep_on_disk(self, path: Path, check: Callable[[], object], decides: bool) -> bool:
-        """Store the decisions in a file, to which no other process can write from now on.
+        """Store the decisions in a file from now on; prevent other processes from writing it.
 
         Args:
             path: path of the file. Ignored if the journal is on disk already.
@@ -112,7 +112,7 @@ class Decisions:
             decides: True if the stream may make decisions.
 
         Returns:
-            True if the file exists.
+            True if the journal's file exists.
 
         Raises:
             ValueError, OSError: the errors that `Journal` raises.
@@ -143,7 +143,7 @@ class Decisions:
         return decision
 
     def check_not_stuck(self) -> None:
-        """Raise ValueError if all partitions are idle, but a decision is still to be repeated."""
+        """Raise ValueError if all partitions are idle, but the journal has a decision to repeat."""
         if self.order.current is None and self.next is not None:
             raise ValueError(
                 f"the journal is of another stream: its decision {self._made + 1} is of message "
@@ -154,7 +154,7 @@ class Decisions:
 
     @property
     def may_decide(self) -> bool:
-        """True if the stream may decide, before the next message, to end a wait."""
+        """True if the stream may make a decision before the next message, such as to end a wait."""
         return self.next is None and self.order.row == 0 and not self._known_message_next()
 
     def decide(self, kind: str, partition: int = -1) -> None:
@@ -196,7 +196,7 @@ class Decisions:
         """Give turns to waiting partitions, and return True if there was a waiting partition.
 
         Args:
-            between_batches: True if the last batch is complete, which means that no rows wait.
+            between_batches: True if the last batch is complete and no rows wait for the next batch.
         """
         waiting = self.waiting()
         for p in waiting:
@@ -227,8 +227,8 @@ class Decisions:
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The journal that belongs to the loaded state was lost. The journal in use begins at the
-        # loaded state or at an earlier state.
+        # The journal that belongs to the loaded state was lost. The present journal may have begun
+        # before the loaded state, so count its older decisions.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:
@@ -243,7 +243,7 @@ class Decisions:
         }
 
     def state_ahead(self) -> dict[str, Any]:
-        """Return, as a part of the state, the decisions that are not in effect yet."""
+        """Return the state's entry for decisions that are not in effect yet; empty if none."""
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 class BadMessageError(ValueError):
-    """Error: a message does not contain rows of the schema.
+    """Raised if a message does not contain rows of the schema.
 
     Args:
         reason: "empty", "size", "format", "schema", "null", "time" or "value". An "empty" message
@@ -103,8 +103,8 @@ class Format(ABC):
             also more than twice the size of the encoded message.
 
     Attributes:
-        check: function that raises BadMessageError if rows have values that are illegal in their
-            columns. Default: None.
+        check: function that checks rows, and raises BadMessageError if a value is illegal in its
+            column. Default: None.
         sequence_of: function that returns a message's producer and number, by which duplicates are
             detected, or None. Default: None, which means that no message has a number.
 
@@ -144,7 +144,7 @@ class Format(ABC):
         return Decoded(join_rows(rows or [pieces[0].rows]), counts, bad)
 
     def decode_some(self, values: Sequence[bytes]) -> Decoded:
-        """Decode the first messages that together fit in `max_decoded_bytes`.
+        """Decode the first messages, as many as together fit in `max_decoded_bytes`.
 
         A message that is too large is bad and is not decoded. At least one message is decoded or
         refused.
@@ -328,7 +328,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _are_empty_lists(kind: pa.DataType) -> bool:
-    """Return True for the type of lists without values; such lists fit every list type."""
+    """Return True for lists of Arrow's null type; lists without values have this type."""
     return _is_list(kind) and bool(pa.types.is_null(kind.value_type))
 
 
@@ -412,8 +412,8 @@ class JsonFormat(Format):
                 value.decode()
             except UnicodeDecodeError as error:
                 return f"no UTF-8: {error}"
-        # Check that each line is an object. Otherwise, if an object is split between two messages,
-        # Arrow's parser would join the halves, because it reads objects and not lines.
+        # Check that each line is an object. Arrow's parser ignores line breaks, and would join the
+        # halves of an object that is split between two messages.
         for line in value.removesuffix(b"\n").split(b"\n"):
             line = line.strip()
             if not (line.startswith(b"{") and line.endswith(b"}")):
@@ -445,7 +445,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return the numbers of bytes of a row without texts, and of the largest list element."""
+    """Return the number of bytes of a row without texts, and of the largest element of a list."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)

@@ -26,8 +26,8 @@ class Decision(NamedTuple):
         taken: number of messages that the stream had taken, over all runs, before the decision.
         kind: "leave", "join", "cut" or "add". With "leave", the partition is idle and gets no
             turns. With "join", the partition gets turns again. With "cut", the batch ends before
-            the next message, with fewer rows than the batch size. With "add", a partition that was
-            added to the topic after the stream began gets turns from this decision on.
+            the next message, with fewer rows than the batch size. With "add", the stream begins to
+            read a partition that was added to the topic later.
         partition: index of the partition; -1 for "cut".
     """
 
@@ -89,7 +89,7 @@ class Journal:
             self._sync_name(path)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
-        """Return the separate journal of one of several workers, for this worker's partitions.
+        """Return the journal in which one of several workers stores decisions on its partitions.
 
         Args:
             worker: index of the worker, from 0.
@@ -142,8 +142,7 @@ class Journal:
         Args:
             check: function that raises an error if this process must not replace the file. After
                 the copy is written, `check` is called, and then the copy is renamed to its final
-                name.
-                Default: a function that never raises.
+                name. Default: no check.
 
         Raises:
             ValueError, OSError: as for the constructor.

@@ -120,7 +120,7 @@ def state_of(
 def state_of_partitions(
     partitions: Sequence[int], states: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the state from which a stream of the partitions `partitions` resumes.
+    """Return the state from which a stream that reads `partitions` resumes.
 
     The counts of the whole topic, over all partitions, are in the state of the worker that has the
     first partition.
@@ -130,8 +130,8 @@ def state_of_partitions(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: no state contains a partition, or a partition moves to another worker, but the
-            states cannot be merged.
+        ValueError: a partition is in none of the states, or a partition moves to another worker,
+            but the states cannot be merged.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):
@@ -171,7 +171,7 @@ def state_of_partitions(
 
 
 def with_partitions(state: Mapping[str, Any], offsets: Mapping[int, int]) -> dict[str, Any]:
-    """Return a state with additional partitions, which begin at `offsets` and take turns.
+    """Add partitions to a copy of a state. The partitions begin at `offsets` and take turns.
 
     Args:
         state: state of a `StreamSource`.
@@ -223,7 +223,7 @@ def _union(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:
-    """Return a dict with one field of a state; an empty dict if the value is zero or empty."""
+    """Return `{name: value}`; an empty dict if the value is zero or empty."""
     return {name: value} if value else {}
 
 

@@ -22,7 +22,7 @@ class Verdict(NamedTuple):
             "leave", the partition that has the turn gets no turns until it has messages again. With
             "end", the stream ends, and the rows of the unfinished batch are not returned.
         reason: reason why the stream ends after this action; "" if the stream continues.
-        seconds: maximum seconds to wait; only for "wait".
+        seconds: maximum seconds to wait if `kind` is "wait".
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Patience:
         return self._skip_idle is not None or self._max_wait is not None
 
     def begin(self, now: float) -> None:
-        """Set `now` as the time when reading began."""
+        """Record that reading began at the time `now`."""
         self._began = self._last_row = now
 
     def message_came(self) -> None:
@@ -78,7 +78,7 @@ class Patience:
         self._first_row = self._first_row or now
 
     def batch_ended(self) -> None:
-        """Record that the batch ended, so that no rows wait for further rows."""
+        """Record that the batch has ended, and that no rows wait for a batch."""
         self._first_row = None
 
     def reason_to_end(self, now: float, batches: int, watermark: float | None) -> str:
@@ -86,7 +86,7 @@ class Patience:
 
         Args:
             now: the time.
-            batches: number of batches of this run.
+            batches: number of batches that this run has read.
             watermark: latest event time of all batches; None without event times.
         """
         return self.stop.before(batches, now - self._began, watermark)
@@ -103,7 +103,7 @@ class Patience:
             may_decide: whether a decision may be made at the next message. No decision may be made
                 inside a message, or before a message that an earlier run may have taken.
             current: partition that has the turn; None if all partitions are idle.
-            others: True if further partitions take turns.
+            others: True if partitions other than `current` also take turns.
         """
         until = now + _LOOK
         if may_decide and self._max_wait is not None and self._first_row is not None:

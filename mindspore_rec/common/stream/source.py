@@ -61,12 +61,13 @@ _MOST = (1 << 62) - 1
 
 
 class StreamSource:
-    """Source of batches of a topic's rows. The source's state is the position in the topic.
+    """Source that reads rows from a topic and yields batches.
 
-    Batches depend on the contents of the topic and on the initial state, but not on timing. A batch
-    has `batch_size` rows, unless `max_wait_seconds` or `StopWhen.idle_seconds` ends it earlier.
-    Partitions take turns of a fixed number of messages (`Interleaver`). Therefore, a run that
-    resumes from a saved state gets exactly the batches of an uninterrupted run.
+    The source's state is the position in the topic. Batches depend on the contents of the topic and
+    on the initial state, but not on timing. A batch has `batch_size` rows, unless
+    `max_wait_seconds` or `StopWhen.idle_seconds` ends it earlier. Partitions take turns of a fixed
+    number of messages (`Interleaver`), so that a run that resumes from a saved state gets exactly
+    the batches of an uninterrupted run.
 
     The limits `skip_idle_seconds` and `max_wait_seconds` lower the latency, but with these limits a
     batch depends on the arrival times of messages. If you set `skip_idle_seconds` or
@@ -229,7 +230,7 @@ class StreamSource:
         Raises:
             ValueError: the number of partitions or `batch_size` is below the number of workers, or
                 a loaded state cannot be used with this number of workers.
-            RuntimeError: batches have been taken, or an earlier call split the stream differently.
+            RuntimeError: a batch has been read, or an earlier call split the stream differently.
         """
         assigned = self._assigned
         if assigned.split == (worker, workers):
@@ -256,14 +257,14 @@ class StreamSource:
         return self
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Use a separate journal, because no other worker reads this worker's partitions.
+        """Use a separate journal for this worker, which alone reads its partitions.
 
         Args:
             worker: index of this worker, from 0.
             workers: number of workers.
 
         Raises:
-            ValueError: the stream begins at the latest messages, but the journal is not new.
+            ValueError: the stream begins at the latest messages, but the journal already exists.
             RuntimeError: batches have been taken.
         """
         if self._apart == (worker, workers):
@@ -279,7 +280,7 @@ class StreamSource:
         """Read the same messages on all workers. Only worker 0 sends the dead letters.
 
         Different workers may detect a new partition at different batches. If all workers read the
-        same messages, only a restart adds new partitions (see `add_partitions`).
+        same messages, new partitions are read only after a restart (see `add_partitions`).
         """
         self._bad.sends = worker == 0
         self._decisions.read_alike()
@@ -327,7 +328,7 @@ class StreamSource:
 
     @property
     def partitions_wait(self) -> bool:
-        """True if a call of `add_waiting_partitions` would give turns to a partition."""
+        """True if a call of `add_waiting_partitions` would add a partition."""
         if self._fetcher is None:
             return False
         with self._changed:
@@ -419,7 +420,7 @@ class StreamSource:
             self._fetcher.start()
 
     def _expect_new(self) -> TopicWatch:
-        """Prepare new partitions, and return a watch that detects further new partitions."""
+        """Prepare to read new partitions; return a watch that detects partitions added later."""
         there = self._client.partitions()
         check_same_topic(self.topic, self._topic_id, topic_id(self._client))
         assigned, adds = self._assigned, self._decisions.adds != "restart"
@@ -456,8 +457,8 @@ class StreamSource:
         return True
 
     def _ends_batch(self, replayed: Decision) -> bool:
-        # Do not end an empty batch. With a new batch size, a full batch may have ended just before
-        # the decision's message.
+        # Do not end a batch that has no rows. If the batch size changed, a full batch may have
+        # ended just before the decision's message.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:
@@ -534,7 +535,7 @@ class StreamSource:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings that determine the rows of a batch, apart from the messages and timing."""
+        """Settings that determine the rows of a batch, together with the messages and timing."""
         limits, schema = self._limits, self.format.schema
         return {
             "batch_size": self.batch_size,
@@ -547,7 +548,7 @@ class StreamSource:
         }
 
     def batch_by(self, batch_size: int, turn_messages: int) -> None:
-        """Set batch size and turn for the next batches, for example to repeat an earlier run."""
+        """Set `batch_size` and `turn_messages`, for example to repeat earlier batches."""
         with self._changed:
             self.batch_size = batch_size
             self._order.set_turn(turn_messages)
@@ -668,7 +669,7 @@ class StreamSource:
         raise ValueError(f"batches must be in [{first}, {last}], got {batches}")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position, before the first batch.
+        """Continue from a saved position. Call this method before the first batch.
 
         Raises:
             TypeError, ValueError: `state` is malformed, or belongs to a different topic or to
