@@ -63,7 +63,7 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
     """Yield the rows of the items from item `first` on, without the first `skip` rows of `first`.
 
     Threads read the rows of the next two windows ahead. Further windows are read ahead until the
-    windows that wait have more parts than there are threads, or two million rows.
+    waiting windows contain more parts than there are threads, or contain two million rows.
     """
     pool = ThreadPoolExecutor(reading.threads, "mindspore_rec-read")
     joining = ThreadPoolExecutor(reading.threads, "mindspore_rec-join")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Propose crosses for a schema, from rows that are chosen by the values of its largest category."""
+"""Propose crosses for a schema, from the rows with some values of the largest category column."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def read(
     Raises:
         FileNotFoundError: no file matches `source`.
         TypeError: an argument has a wrong type.
-        ValueError: a file is empty, broken or of an unknown format, or a column is missing.
+        ValueError: a file is empty or broken, a file's format is unknown, or a column is missing.
 
     Example:
         >>> import pandas as pd

@@ -198,8 +198,8 @@ class Rows:
         """Return parts of the rows in the order of their time: the first part has the oldest rows.
 
         Rows with equal times are in the same part, and rows without a time are in the first part.
-        Each part is a filter on the time column. Reading a part skips row groups whose times are
-        all in other parts.
+        A filter on the time column defines each part. Reading a part skips row groups whose times
+        are all in other parts.
 
         Args:
             *shares: share of each part, in (0, 1). Because rows with equal times stay together, the

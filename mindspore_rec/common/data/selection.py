@@ -61,7 +61,7 @@ class Selection:
 
     @property
     def weight(self) -> str | None:
-        """Name of the column with the weights of thinned rows."""
+        """Name of the column with the rows' weights, if negatives are thinned; otherwise None."""
         if self.sample is None:
             return None
         column = getattr(self.schema, "weight", None)

@@ -95,8 +95,7 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Check the slices that are due for a check, for at most a quarter of the time between
-        calls.
+        """Check the slices that are due, which takes at most a quarter of the time between calls.
 
         Even after a long time without calls, for example if a stream was idle, a call takes at most
         2.5 seconds.
@@ -109,7 +108,7 @@ class Scrub:
         self._last_step = time.monotonic()
 
     def turn(self, seconds: float = 0.0) -> float:
-        """Check the slices that are due for a check, until `seconds` have passed.
+        """Check the slices that are due, until `seconds` have passed.
 
         Args:
             seconds: seconds after which no further slice is begun. Default: 0, which means that one

@@ -289,7 +289,7 @@ def relevant_ranks(
 
     Args:
         score: ``[B, I]``, finite numbers. Items with higher scores are ranked first.
-        relevance: ``[B, I]``, 1 for the relevant items of a row and 0 for others.
+        relevance: ``[B, I]``, 1 for the relevant items of a row, and 0 for all other items.
 
     Returns:
         Two arrays, ``rank`` float64 ``[N]`` and ``offsets`` int64 ``[B + 1]``. A rank is 1, plus

@@ -34,7 +34,7 @@ class Runner(ABC):
     """Network and tables, run by MindSpore (`graph_runner.py`) or ONNX Runtime (`onnx_runner.py`).
 
     Attributes:
-        name: name of the library that computes the answers, for `Status`.
+        name: name of the library that computes the answers, as `Status` reports it.
         lock: lock that is held during `start` and during changes.
         network: MindSpore's Cell, or None.
         features: feature pipeline that the builder returned together with the network, or None.
@@ -115,7 +115,7 @@ class Runner(ABC):
 
     @abstractmethod
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Set the dense parameters, while no answer reads the parameters.
+        """Set the dense parameters. During the call, no thread may read the parameters.
 
         Args:
             values: pairs of a parameter and its array, which `matched` returned.

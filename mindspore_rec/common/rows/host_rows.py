@@ -270,7 +270,7 @@ class HostRows(NativeAccess):
                 during the call.
 
         Returns:
-            Number of checked rows, and True if the round has ended.
+            The number of checked rows, and whether the round has ended.
 
         Raises:
             RuntimeError: a row is damaged (`_native.RowDamagedError`). The error message names the

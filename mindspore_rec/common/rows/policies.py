@@ -142,9 +142,9 @@ class ProbabilityAdmission:
     """Policy that admits a key with a fixed probability at each occurrence in training.
 
     If a key without a row occurs n times in a batch, the key is admitted with probability
-    1 - (1 - probability) ** n. The policy keeps no counters. The decision to admit a key is a
-    function of (seed, table name, key, step, n). The decision is the same for all occurrences in a
-    batch, and in a repeated run.
+    1 - (1 - probability) ** n. The policy keeps no counters. The decision to admit a key depends
+    only on the seed, the table's name, the key, the step and the number n of occurrences. The
+    decision is the same for all occurrences in a batch, and in a repeated run.
 
     Args:
         probability: probability that one occurrence admits the key, above 0, at most 1.

@@ -179,7 +179,8 @@ def verify_chain(
 
     Args:
         chain: the checkpoints.
-        names: function from a manifest to the names of the files to check. Default: all files.
+        names: function that takes a manifest and returns the names of the files to check. Default:
+            None, which means all files.
     """
     for entry in chain:
         verify(entry, None if names is None else names(entry.manifest))

@@ -42,8 +42,8 @@ class Difference:
     Attributes:
         tables: the differences of each table that is in both states, by the table's name.
         only_first, only_second: names of the tables and parameters that the other state lacks.
-        dense: greatest absolute difference, by name, of each parameter that differs; infinite if
-            shapes or dtypes differ.
+        dense: for each parameter that differs, the greatest absolute difference, by name; infinite
+            if shapes or dtypes differ.
     """
 
     tables: dict[str, TableDifference] = field(default_factory=dict)
@@ -111,7 +111,7 @@ def _bits(rows: np.ndarray) -> np.ndarray:
 def _side_by_side(
     first: Iterator[np.ndarray], second: Iterator[np.ndarray]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield parts of both states that cover the same range of keys."""
+    """Yield pairs of parts, one of each state, that cover the same range of keys."""
     one, two = next(first, None), next(second, None)
     while one is not None or two is not None:
         if one is not None and not len(one):

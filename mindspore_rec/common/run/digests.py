@@ -42,7 +42,7 @@ def saved_digest(table: dict[str, Any]) -> str | None:
 
 
 def digest_numbers(table: dict[str, Any]) -> str:
-    """Return the type of the numbers from which the digest in a manifest's entry is computed."""
+    """Return the type to which rows are converted before a manifest's digest is computed."""
     return "int8" if table.get("value_dtype") == "int8" else "float32"
 
 
@@ -79,7 +79,7 @@ def table_digest_at(
 def row_digests_at(
     chain: Sequence[Entry], name: str, numbers: str, wanted: Sequence[int], parts: int
 ) -> dict[int, int]:
-    """Return the digests of the rows in some parts of a table, by key.
+    """Return a dict from key to the digest of the key's row, for the rows in some parts of a table.
 
     Args:
         chain, name, numbers, parts: as for `table_digest_at`.
@@ -118,7 +118,7 @@ def _keys(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbers_of(rows: np.ndarray, numbers: str) -> np.ndarray:
-    """Return the values of rows as `numbers`: 'float32', 'int8' or 'int4'."""
+    """Convert the values of rows to the type `numbers`: 'float32', 'int8' or 'int4'."""
     value = rows.dtype["value"]
     if value.base.str == NUMBERS["int8"]:
         if numbers == "int8":

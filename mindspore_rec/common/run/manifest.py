@@ -116,7 +116,7 @@ def put_in_place(beside: Path, target: Path) -> None:
         OSError: the new name could not be synced, and the directory was renamed back. If writing a
             checkpoint fails, the checkpoint must not appear later, because the next delta starts
             from the state of the previous checkpoint. If renaming back fails too, the directory
-            keeps the new name, and the error comes from the second rename.
+            keeps the new name, and the error of the second rename is raised.
     """
     os.rename(beside, target)
     try:

@@ -136,7 +136,7 @@ def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def widened(rows: np.ndarray) -> np.ndarray:
-    """Return rows with all numbers as float32; return `rows` unchanged if all numbers are float32.
+    """Convert all numbers in rows to float32; return `rows` itself if all numbers are float32.
 
     Example:
         >>> rows = np.zeros(1, [("key", "<i8"), ("value", "<u2", (2,)), ("count", "<u4")])

@@ -58,7 +58,7 @@ class Assignment:
         self.partitions = sorted({*self.partitions, *partitions})
 
     def first_offsets(self) -> dict[int, int]:
-        """Return each partition's first offset for a stream without a state."""
+        """Return the offset at which each partition begins if no state is loaded."""
         if isinstance(self.start, Mapping):
             return dict(self.start)
         side = 0 if self.start == "earliest" else 1

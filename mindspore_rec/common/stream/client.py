@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface that the clients of Kafka and of other message logs implement."""
+"""Interface of clients that read and write message logs, such as Kafka."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class StreamingDataset(BatchSource):
         """Resume at the position of a state, before the first batch.
 
         Raises:
-            TypeError, ValueError: `state` is not a state of this kind of stream and transform.
+            TypeError, ValueError: `state` does not belong to this kind of stream and transform.
             RuntimeError: batches have been read.
         """
         states = states_in(state)

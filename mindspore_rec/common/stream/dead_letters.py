@@ -112,7 +112,7 @@ class DeadLetters:
 
 
 def _is_due(key: bytes | None, topic: str, offsets: Mapping[int, int]) -> bool:
-    """Return True if the message of a dead letter will be read again."""
+    """Return True if the stream will read a dead letter's message again."""
     try:
         name, partition, offset = (key or b"").decode().rsplit("/", 2)
         return name == topic and int(offset) >= offsets.get(int(partition), 1 << 62)

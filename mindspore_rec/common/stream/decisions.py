@@ -173,7 +173,7 @@ class Decisions:
         self._apply(decision)
 
     def decide_before_message(self, between_batches: bool) -> None:
-        """Give turns to idle or new partitions that now have messages.
+        """Let idle and new partitions that now have messages take turns.
 
         Args:
             between_batches: as for `add_waiting`.
@@ -186,14 +186,14 @@ class Decisions:
             self.add_waiting(between_batches)
 
     def waiting(self) -> list[int]:
-        """Return the partitions to add: none if an earlier run may have read the next message."""
+        """Return the partitions to add; empty if an earlier run may have read the next message."""
         # Each added partition gets the turn at once. Add partitions in descending order, so that
         # the lowest partition is added last and gets the turn.
         waiting = [p for p in sorted(self.order.waiting, reverse=True) if self.order.has(p)]
         return waiting if waiting and not self._known_message_next() else []
 
     def add_waiting(self, between_batches: bool) -> bool:
-        """Give turns to waiting partitions, and return True if there was a waiting partition.
+        """Let waiting partitions take turns, and return True if there was a waiting partition.
 
         Args:
             between_batches: True if the last batch is complete and no rows wait for the next batch.
@@ -223,7 +223,7 @@ class Decisions:
     # ---- state
 
     def _made_before(self) -> int:
-        """Return the count of the journal's decisions that are older than the loaded state."""
+        """Return how many of the journal's decisions are older than the loaded state."""
         journal = self._journal
         if not self.lacking:
             return self._saved

@@ -111,10 +111,10 @@ class Interleaver:
     Attributes:
         partitions: the partitions that take turns, in ascending order.
         offsets: for each partition, the offset of the next message.
-        waiting: new partitions that get no turns before `add` is called, each with its first
+        waiting: new partitions that take no turns before `add` is called, each with its first
             offset.
         row: number of rows already taken from the next message of the partition that has the turn.
-        idle: partitions that get no turns.
+        idle: partitions that take no turns.
         taken: number of messages taken over all runs of the stream.
         last: for each partition and producer, the last taken sequence number.
         duplicates: number of messages that were skipped because a message of the same producer with
@@ -149,15 +149,15 @@ class Interleaver:
     # ---- partitions that come later
 
     def expect(self, partition: int, offset: int) -> None:
-        """Accept a new partition's blocks from `offset` on.
+        """Accept blocks of a new partition, which begin at `offset`.
 
-        The partition gets no turns until `add` is called.
+        The partition takes no turns until `add` is called.
         """
         self.waiting[partition] = offset
         self._blocks[partition] = deque()
 
     def add(self, partition: int) -> None:
-        """Give turns to a waiting partition from now on, and give it the current turn.
+        """Let a waiting partition take turns from now on, beginning with the current turn.
 
         When `add` is called, the partition that has the turn must not have a partly taken message.
         """
@@ -173,7 +173,7 @@ class Interleaver:
         self._blocks[partition].append(block)
 
     def waiting_bytes(self, partition: int) -> int:
-        """Return the total bytes of a partition's blocks that still have messages."""
+        """Return the total size, in bytes, of a partition's blocks with messages to take."""
         return sum(block.size for block in self._blocks[partition])
 
     def has(self, partition: int) -> bool:
@@ -221,7 +221,7 @@ class Interleaver:
             self._pass_turn()
 
     def join(self, partition: int) -> None:
-        """Give turns to an idle partition again."""
+        """Let an idle partition take turns again."""
         if self.current is None:
             self._at, self._used = self.partitions.index(partition), 0
         self.idle.discard(partition)

@@ -24,8 +24,8 @@ class Decision(NamedTuple):
 
     Args:
         taken: number of messages that the stream had taken, over all runs, before the decision.
-        kind: "leave", "join", "cut" or "add". With "leave", the partition is idle and gets no
-            turns. With "join", the partition gets turns again. With "cut", the batch ends before
+        kind: "leave", "join", "cut" or "add". With "leave", the partition becomes idle and takes no
+            turns. With "join", the partition takes turns again. With "cut", the batch ends before
             the next message, with fewer rows than the batch size. With "add", the stream begins to
             read a partition that was added to the topic later.
         partition: index of the partition; -1 for "cut".
@@ -136,8 +136,8 @@ class Journal:
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
         """Replace the file by a copy that only this process writes, and return the copy's journal.
 
-        The file is made if it is missing. If an earlier process is still running and appends a
-        decision to the replaced file, the append fails, and the new file does not change.
+        The file is made if it is missing. If an earlier process is still running, it cannot append
+        decisions to the replaced file, and does not change the new file.
 
         Args:
             check: function that raises an error if this process must not replace the file. After

@@ -195,7 +195,7 @@ class KafkaWriter:
             self._changed.notify_all()
 
     def _wait(self, reached: Callable[[], bool]) -> None:
-        """Wait, and replace a producer that makes no progress."""
+        """Wait until `reached()` is True, and replace a producer that makes no progress."""
         while True:
             with self._changed:
                 self._check()

@@ -122,8 +122,7 @@ def state_of_partitions(
 ) -> dict[str, Any]:
     """Return the state from which a stream that reads `partitions` resumes.
 
-    The counts of the whole topic, over all partitions, are in the state of the worker that has the
-    first partition.
+    The worker that reads the first partition gets the counts of all partitions in its state.
 
     Args:
         partitions: the partitions in ascending order.
@@ -202,8 +201,8 @@ def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:
             f"states must be of one topic {states[0]['topic']!r}, and are of two of this name, one "
             f"made after the other: {sorted(ids)}"
         )
-    # A state contains the added partitions, but only the journal contains the decisions "leave" and
-    # "join".
+    # States cannot be merged if the stream made decisions other than "add", because only the
+    # journal contains these decisions.
     if any(state["decisions"] > state.get("decisions_added", 0) for state in states):
         raise ValueError(
             "skip_idle_seconds and max_wait_seconds have decided what batches are, and their "

@@ -19,8 +19,9 @@ class Verdict(NamedTuple):
     Args:
         kind: "wait", "cut", "leave" or "end". With "wait", the stream waits up to `seconds` for
             messages. With "cut", the batch ends now, with fewer rows than the batch size. With
-            "leave", the partition that has the turn gets no turns until it has messages again. With
-            "end", the stream ends, and the rows of the unfinished batch are not returned.
+            "leave", the partition that has the turn takes no more turns until it has messages
+            again. With "end", the stream ends, and the rows of the unfinished batch are not
+            returned.
         reason: reason why the stream ends after this action; "" if the stream continues.
         seconds: maximum seconds to wait if `kind` is "wait".
     """
@@ -33,7 +34,7 @@ class Verdict(NamedTuple):
 class Patience:
     """Timer of a stream.
 
-    The timer measures the time of reading, of waits for full batches and of waits for partitions.
+    The timer measures how long the stream reads, waits for a full batch, and waits for a partition.
 
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 

@@ -75,9 +75,9 @@ class StreamSource:
     depended on timing. Without a journal, a restarted stream still yields each row once, but
     possibly in different batches.
 
-    A new partition of the topic is read from its beginning. The new partition gets no turns before
-    it has a message, and before all messages that were in the topic when reading began have been
-    taken. The journal also stores the decision to add a partition.
+    A new partition of the topic is read from its beginning. The stream reads the new partition only
+    after it has taken all messages that were in the topic when reading began. The journal also
+    stores the decision to add a partition.
 
     Args:
         client: reader of the topic.
@@ -199,7 +199,7 @@ class StreamSource:
 
     @property
     def wanted_partitions(self) -> list[int]:
-        """Partitions to read, in ascending order, including partitions that get no turns yet."""
+        """Partitions to read, in ascending order, including partitions that take no turns yet."""
         return list(self._assigned.partitions)
 
     @property
@@ -302,12 +302,12 @@ class StreamSource:
             self._states.clear()
 
     def new_partitions(self) -> list[int]:
-        """Return the new partitions that have messages to read but get no turns yet."""
+        """Return the new partitions that have messages but take no turns yet."""
         new = [p for p in self._assigned.partitions if p not in self._order.offsets]
         return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
 
     def add_partitions(self, partitions: Collection[int]) -> None:
-        """Give turns to partitions from the next batch on. Call this method before reading begins.
+        """Let partitions take turns from the next batch on. Call this method before reading begins.
 
         Args:
             partitions: some of `new_partitions()`.
@@ -318,7 +318,7 @@ class StreamSource:
         self._states.clear()
 
     def add_partitions_when_saved(self) -> None:
-        """Give turns to new partitions only in a call of `add_waiting_partitions`.
+        """Let new partitions take turns only after a call of `add_waiting_partitions`.
 
         Call this method in a reader that writes its state to disk before it continues. The state
         records the decision to add partitions, so that a restarted reader repeats exactly its
@@ -335,7 +335,7 @@ class StreamSource:
             return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
-        """From the next message on, give turns to new partitions that have messages."""
+        """Let new partitions that have messages take turns from the next message on."""
         if self._fetcher is None:
             return
         with self._changed:
@@ -349,7 +349,7 @@ class StreamSource:
                 self._states.append(self._snapshot())
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return the first offsets of new partitions that get no turns yet."""
+        """Return the first offset of each partition that does not take turns yet."""
         return self._assigned.begins(partitions, self._order.offsets)
 
     # ---- iteration

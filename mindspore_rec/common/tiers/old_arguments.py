@@ -52,7 +52,7 @@ def ssd_of(ssd: SsdConfig | None, old: dict[str, Any]) -> SsdConfig | None:
 
     Args:
         ssd: config of the SSD tier; None without an SSD tier.
-        old: values of fields, by the names of the old arguments.
+        old: the values of the old arguments, by the arguments' names.
 
     Raises:
         ValueError: an old argument sets a field of the SSD tier, but the path is missing.

@@ -155,7 +155,8 @@ class Client:
             failed: set[int] = set()
             left = []
             for command in pending:
-                # Later commands of the same bucket are repeated too, to keep their order.
+                # After a failed command, later commands of the same bucket are repeated too, to
+                # keep the order.
                 if not command.done or command.bucket in failed:
                     failed.add(command.bucket)
                     command.done = False
