@@ -58,7 +58,7 @@ class TimeCounts:
 
 
 def time_expression(name: str, kind: pa.DataType, format: str | None) -> pc.Expression:
-    """Return an expression for the times in a column, which converts texts to timestamps."""
+    """Return an expression for a column's times; the expression converts texts to timestamps."""
     field = pc.field(name)
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not is_text(plain):

@@ -41,7 +41,7 @@ def to_text(digest: int) -> str:
 
 
 def sum_of(texts: Iterable[str]) -> str:
-    """Add the digests of several parts, which gives the digest of all parts together.
+    """Return the digest of several parts together: the sum of the parts' digests.
 
     Example:
         >>> sum_of(["ffffffffffffffff", "0000000000000011"])

@@ -27,8 +27,8 @@ class Slice(NamedTuple):
         rows: number of checked rows; 0 if reading failed and the next slice tries the same rows
             again.
         last: True if this is the last slice of the round.
-        error: reason why the rows could not be read. None if the rows were read, which is the
-            default.
+        error: reason why the rows could not be read. Default: None, which means that the rows were
+            read without an error.
         name: name of the rows, which a warning about an error contains. Default: ''.
     """
 
@@ -95,7 +95,7 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Check the slices that are due, which takes at most a quarter of the time between calls.
+        """Check the slices that are due, during at most a quarter of the time between calls.
 
         Even after a long time without calls, for example if a stream was idle, a call takes at most
         2.5 seconds.
@@ -134,7 +134,7 @@ class Scrub:
         return max(self._due(), self._not_before) - time.monotonic()
 
     def _due(self) -> float:
-        """Return when the next slice is planned; after the last slice, when the round is to end."""
+        """Return the planned time of the next slice or, after the last slice, of the round's end."""
         share = self._done / self._total if self._total and not self._ended else 1.0
         return self._began + self._seconds * min(share, 1.0)
 

@@ -58,7 +58,7 @@ class Stop:
         return self.asked > 0 or self.lost is not None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Set the mpirun process that a stop ends. The process must be the leader of a session."""
+        """Set the mpirun process, the leader of a session, which is ended if the job is stopped."""
         self._process = process
         if self.requested:
             self._send(signal.SIGTERM)

@@ -461,7 +461,7 @@ def bin_sums(
 ) -> npt.NDArray[np.float64]:
     """Return for each bin the sums of rows, predicted rates and positives, ``[3, bins]``.
 
-    With weights, each row counts with its weight.
+    With weights, each row counts in proportion to its weight.
 
     Examples:
         >>> bin_sums(np.array([True, False]), np.array([0.75, 0.5]), bin_edges(2))

@@ -13,14 +13,13 @@ Ranks have the shape ``[B]`` if each row has one target. If rows have several ta
 ``rank[offsets[b]:offsets[b + 1]]``. The targets of a row are sorted by rank. The *place* of the
 i-th target is its rank + i - 1. A target is among the first k items if its place is at most k.
 
-Each of these metrics is the mean over the rows. The mean does not depend on the order of the rows,
-because the rows' values are rounded to multiples of 2^-52 and added as integers.
+Each metric except `coverage` is the mean of one value per row. The mean does not depend on the
+order of the rows, because the values are rounded to multiples of 2^-52 and added as integers.
 
 The metrics `recall`, `hit_rate`, `ndcg`, `mean_reciprocal_rank` and `average_precision` raise
-ValueError if there are no rows, or a row has no target. These metrics also raise ValueError if a
-rank is below 1 or NaN, or ``k`` is not in [1, 2^31 - 1]. Ranks that are not numbers, and a ``k``
-that is not an int, raise TypeError. `ranking_values` raises the same errors, but accepts an array
-without rows.
+ValueError if there are no rows, a row has no target, a rank is below 1 or NaN, or ``k`` is not in
+[1, 2^31 - 1]. Ranks that are not numbers, and a ``k`` that is not an int, raise TypeError.
+`ranking_values` raises the same errors, but accepts an array without rows.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class Runner(ABC):
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], Outputs]:
         """Read an answer's rows and parameters, and return a function that computes the answer.
 
-        The caller must hold the read lock during the call of `start`, but need not hold it when
-        calling the returned function.
+        The caller must hold the read lock during the call of `start`, but not during the call of
+        the returned function.
 
         Args:
             arrays: the inputs, as arrays that the method `arrays` has checked.

@@ -223,7 +223,7 @@ class HostRows(NativeAccess):
         )
 
     def row_digests(self, part: int = 0, parts: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Return the keys, int64, in one of `parts` parts, and the rows' digests, uint64."""
+        """Return the keys, int64, of one part of the rows, and the rows' digests, uint64."""
         return self._synchronised().row_digests(part, parts)
 
     def damaged_rows(self, part: int = 0, parts: int = 1) -> np.ndarray:
@@ -274,9 +274,9 @@ class HostRows(NativeAccess):
 
         Raises:
             RuntimeError: a row is damaged (`_native.RowDamagedError`). The error message names the
-                tier and the key. After this error, the next call begins a new round. A RuntimeError
-                is also raised if a tier cannot be read. After a failed read, the next call tries
-                the same rows again.
+                tier and the key. After a RowDamagedError, the next call begins a new round. A
+                RuntimeError is also raised if a tier cannot be read. After a failed read, the next
+                call tries the same rows again.
             ValueError: the table has no tier below host memory; or `rows` is out of range.
 
         Example:

@@ -226,7 +226,7 @@ class Eviction:
             `half_life_steps` is required with 'lfu_decay', and illegal with all other orders.
         min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is below `min_norm`,
             the sweep evicts the row after at most 256 steps. Rows with initial values may be
-            evicted too. To keep rows with initial values, choose a limit below the norm of these
+            evicted too. To keep rows with initial values, choose a limit below the norm of initial
             values, or the trigger 'callback'.
         trigger: the time at which rules are applied. With 'step', rules are applied in every step.
             With 'callback', rules are applied and ages are measured only when `table.evict()` is

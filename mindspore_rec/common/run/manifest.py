@@ -10,8 +10,8 @@ A `full` checkpoint contains all rows. A `delta` contains the changes since its 
 `state` identifies the state after a checkpoint is loaded or applied. A training has one id `run`
 and saves a sequence of states. The ids of runs and states are random and never used twice.
 
-Each read and write of a manifest checks every field (`manifest_fields`). Among others, the check
-refuses names of files outside the checkpoint's directory.
+Each read and write of a manifest checks every field (`manifest_fields`). The check also refuses
+names of files outside the checkpoint's directory.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def write_manifest(
     Args:
         directory: directory that contains the checkpoint's files.
         fields: fields of the manifest, without the files.
-        files: the result of `describe_files(directory)`. Default: None, which means to call the
-            function.
+        files: the result of `describe_files(directory)`. Default: None, which means that
+            `write_manifest` calls `describe_files`.
 
     Raises:
         OSError: the manifest cannot be written.

@@ -50,7 +50,7 @@ class Publisher:
     Args:
         run: the directory that `RecCheckpoint` writes.
         target: the directory of the copy, which is made if it is missing. `target` must be empty,
-            or contain only the copy that an earlier publisher made of this run.
+            or contain only a copy of this run that an earlier publisher made.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
@@ -194,8 +194,8 @@ class Publisher:
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:
-            # Also copy the deltas before a full checkpoint, because predictors may need them to
-            # continue from an earlier state.
+            # Also copy the deltas before a full checkpoint, because predictors may need these
+            # deltas to continue from an earlier state.
             first = min(entry.step for entry in there.values())
             left = [each for each in checkpoints if each.step > first or each.path.name in there]
             if any((self._run / name).is_dir() for name in there):

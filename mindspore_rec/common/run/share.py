@@ -26,7 +26,7 @@ class Share:
 
     Attributes:
         worker: index of the worker, from 0.
-        workers: number of workers. With 1, the share contains all keys.
+        workers: number of workers. If there is one worker, the share contains all keys.
 
     Example:
         >>> keys = np.arange(6)

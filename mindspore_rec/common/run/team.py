@@ -112,7 +112,7 @@ class Team:
         return self.all(lambda: work() if self.worker == 0 else None)[0]  # type: ignore[return-value]
 
     def told(self, work: Callable[[], T]) -> T:
-        """Call a fast function that never raises on worker 0; return the result on every worker.
+        """On worker 0, call a fast function that never raises; return the result on every worker.
 
         `told` sends only one message, and does not start the thread of `patient`.
         """

@@ -99,7 +99,8 @@ class Announcer:
 class AnnouncementReader:
     """Reader of announcements that calls a function for each announcement from now on.
 
-    If no broker answers, the reader waits. It misses announcements that are sent during the wait.
+    If no broker answers, the reader waits. The reader misses announcements that are sent during the
+    wait.
 
     Args:
         brokers: "host:port", or several addresses.

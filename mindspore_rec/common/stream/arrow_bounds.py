@@ -4,7 +4,7 @@
 A small stream may decode to many bytes. A body may be compressed, dictionaries and views may repeat
 a text many times, and null columns may have any length. This module reads the metadata of every
 message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs) and adds up the
-decoded sizes. Only if the decoded size is within the limit, Arrow decodes the stream. Arrow also
+decoded sizes. Arrow decodes the stream only if the decoded size is within the limit. Arrow also
 verifies the metadata.
 """
 
@@ -70,7 +70,9 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return a vector's first offset and its length; 0, 0 without a vector."""
+        """Return the offset of a vector's first element and the vector's length; 0, 0 without a
+        vector.
+        """
         place = self._place(field)
         if not place:
             return 0, 0

@@ -268,7 +268,7 @@ class BatchWrapper(BatchSource):
 
     Args:
         source: source of the batches.
-        learner: object that learns from batches in the method `change`. It has the methods
+        learner: object that learns from batches in the method `change`. The learner has the methods
             `state_dict` and `load_state_dict`. The learner's state after each batch is part of the
             wrapper's state. Default: None.
 
@@ -417,8 +417,8 @@ class BatchWrapper(BatchSource):
         Raises:
             ValueError: the learner would learn from the rows of only one worker.
         """
-        # If there is a learner, return None: each worker's learner reads whole batches, and the
-        # rows of a batch are divided afterwards.
+        # A learner must read all rows of a stream. Therefore, return None: the rows of each batch
+        # are divided after the learner has read the batch.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)

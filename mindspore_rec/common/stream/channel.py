@@ -218,8 +218,9 @@ class DataSender:
         """Continue from a saved position.
 
         Raises:
-            ValueError: the state belongs to a sender with another name. Or a setting has changed,
-                but the messages that were sent after the state was saved must be repeated.
+            ValueError: the state belongs to a sender with another name. ValueError is also raised
+                if a setting has changed and messages that were sent after the state was saved must
+                be repeated.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(

@@ -40,8 +40,8 @@ class StreamingDataset(BatchSource):
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's
     step, even if batches are read ahead. If a feature of the transform is the timestamp, the time
-    is set on the tables of the transform's features. If the transform has no such feature, the time
-    is set on all hash tables.
+    is set on the tables of the transform's features. If no feature of the transform is the
+    timestamp, the time is set on all hash tables.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.

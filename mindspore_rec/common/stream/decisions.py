@@ -25,8 +25,9 @@ class Decisions:
         order: the interleaver that reads the partitions in turn. A decision pauses, resumes or adds
             a partition of the interleaver.
         known_message_next: function that returns True if the topic had the next message when
-            reading began. An earlier run may have read such a message without a decision, so this
-            run must not make a decision just before the message.
+            reading began. If the topic had the next message when reading began, an earlier run may
+            have read the message without a decision, so this run must not make a decision just
+            before the message.
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.
@@ -104,7 +105,7 @@ class Decisions:
         self.adds = "restart"
 
     def keep_on_disk(self, path: Path, check: Callable[[], object], decides: bool) -> bool:
-        """Store the decisions in a file from now on; prevent other processes from writing it.
+        """Store decisions in a file from now on; prevent other processes from writing to the file.
 
         Args:
             path: path of the file. Ignored if the journal is on disk already.

@@ -237,7 +237,7 @@ class Interleaver:
             self._pass_turn()
 
     def _pass_turn(self) -> None:
-        """Pass the turn to the next partition that is not idle; this may be the same partition."""
+        """Pass the turn to the next partition that is not idle, possibly the same partition."""
         self._used = 0
         for step in range(1, len(self.partitions) + 1):
             place = (self._at + step) % len(self.partitions)
@@ -279,7 +279,7 @@ class Interleaver:
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
         """Take up to `most` rows from the messages with an index below `stop` in the block.
 
-        If `most` ends within a message, only the first rows of this message are taken.
+        If a message has more rows than may still be taken, only the message's first rows are taken.
         """
         begin = block.begin(block.place) + self.row
         goal = begin + most
@@ -402,4 +402,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Do nothing. This function is the default of `on_good`."""
+    """Do nothing, as the default function `on_good`."""

@@ -27,7 +27,7 @@ class Decision(NamedTuple):
         kind: "leave", "join", "cut" or "add". With "leave", the partition becomes idle and takes no
             turns. With "join", the partition takes turns again. With "cut", the batch ends before
             the next message, with fewer rows than the batch size. With "add", the stream begins to
-            read a partition that was added to the topic later.
+            read a new partition of the topic.
         partition: index of the partition; -1 for "cut".
     """
 

@@ -24,7 +24,7 @@ class StreamLimits:
         value_ranges: for each column of numbers, the least and the greatest legal value, as in
             ``{"click": (0, 1)}``. A message with a value outside the range, or with NaN, is bad.
             Default: no ranges. If `value_ranges` is set, the stream's format needs a schema that
-            contains these columns.
+            contains the columns in `value_ranges`.
         max_future_seconds: number of seconds, at least 0, by which an event may be later than the
             timestamp of its message. If an event exceeds `max_future_seconds`, its message is bad.
             Default: None, which means no limit. A stream with `max_future_seconds` needs

@@ -34,7 +34,7 @@ def partitions_of(worker: int, workers: int, partitions: Sequence[int]) -> list[
 
 
 def row_share(rows: int, worker: int, workers: int) -> tuple[int, int]:
-    """Return a worker's share of a batch: the share's first row, and its last row plus 1.
+    """Return a worker's share of a batch: the first row, and the row after the last row.
 
     Example:
         >>> [row_share(5, worker, 2) for worker in range(2)]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
 
-If a data object only passes on a stream's batches, the training does not know the stream, and
-checkpoints do not save the stream's position. `ReadWatch` detects such a stream when the training
-reads from the stream.
+A data object that only passes on a stream's batches can hide the stream: the training does not know
+the stream, and checkpoints do not save the stream's position. `ReadWatch` detects a hidden stream
+when the training reads from the stream.
 """
 
 from __future__ import annotations

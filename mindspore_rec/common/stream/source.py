@@ -69,11 +69,10 @@ class StreamSource:
     number of messages (`Interleaver`), so that a run that resumes from a saved state gets exactly
     the batches of an uninterrupted run.
 
-    The limits `skip_idle_seconds` and `max_wait_seconds` lower the latency, but with these limits a
-    batch depends on the arrival times of messages. If you set `skip_idle_seconds` or
-    `max_wait_seconds`, pass a `journal`. For a restart, the journal stores the decisions that
-    depended on timing. Without a journal, a restarted stream still yields each row once, but
-    possibly in different batches.
+    The limits `skip_idle_seconds` and `max_wait_seconds` lower the latency, but make a batch depend
+    on the arrival times of messages. If you set `skip_idle_seconds` or `max_wait_seconds`, pass a
+    `journal`. For a restart, the journal stores the decisions that depended on timing. Without a
+    journal, a restarted stream still yields each row once, but possibly in different batches.
 
     A new partition of the topic is read from its beginning. The stream reads the new partition only
     after it has taken all messages that were in the topic when reading began. The journal also
@@ -102,8 +101,8 @@ class StreamSource:
 
     Attributes:
         stop_reason: reason why iteration ended, or ''.
-        saved_partitions: partitions in the loaded states of all workers; empty if no such states
-            were loaded.
+        saved_partitions: partitions in the loaded states of all workers; empty if no states were
+            loaded.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -458,7 +457,7 @@ class StreamSource:
 
     def _ends_batch(self, replayed: Decision) -> bool:
         # Do not end a batch that has no rows. If the batch size changed, a full batch may have
-        # ended just before the decision's message.
+        # ended just before the message at which the decision was made.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:
