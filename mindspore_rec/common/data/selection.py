@@ -69,7 +69,7 @@ class Selection:
 
     @property
     def labels(self) -> list[str]:
-        """Names of the labels by which rows are thinned."""
+        """Names of the label columns that decide which rows are thinned."""
         assert self.sample is not None
         if self.sample.label is not None:
             names = [self.sample.label]

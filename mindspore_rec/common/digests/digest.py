@@ -69,7 +69,7 @@ def check_parts(parts: int, part: int = 0) -> None:
 
 @dataclass(frozen=True)
 class TableDigest:
-    """Digest of a table, divided into parts by key.
+    """Digests of the parts into which a table's rows are divided by key.
 
     Each part contains the keys whose hashes are in one range. Comparing the parts of two tables
     shows where the tables differ.

@@ -185,7 +185,7 @@ def counts_of(kind: str) -> str | None:
         kind: name of the policy in the native core.
 
     Returns:
-        "keys", "sketch", or None for no counts or an unknown name.
+        "keys" or "sketch"; None if the policy does not count, or the name is unknown.
 
     Example:
         >>> counts_of("count"), counts_of("probability")
@@ -200,9 +200,9 @@ class Eviction:
 
     If rows are evicted by age, a row is hidden from all lookups as soon as its age reaches the
     limit. The row's memory is freed later, by a sweep that visits a slice of the table in each
-    step. If the table has too many rows at the end of a step, rows are evicted by capacity. The
-    order of eviction is approximate, because victims are chosen from a sample of eight rows for
-    each row to evict. The next incremental export contains every eviction.
+    step. If the table has too many rows at the end of a step, rows are evicted in the order
+    `order`. The order of eviction is approximate, because victims are chosen from a sample of eight
+    rows for each row to evict. The next incremental export contains every eviction.
 
     Args:
         max_idle_steps: number of whole steps without a training lookup after which a row is

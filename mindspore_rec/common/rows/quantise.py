@@ -61,9 +61,9 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     Returns:
         scale: float16 `[n]`.
         offset: float16 `[n]`.
-        codes: uint8 `[n, dim]` for 8 bits, or `[n, (dim + 1) // 2]` for 4 bits. With 4 bits, the
-        lower half of a byte is the first of two codes. With an odd dim, the upper half of the last
-        byte is 0.
+        codes: uint8 `[n, dim]` for 8 bits, or `[n, (dim + 1) // 2]` for 4 bits. With 4 bits, each
+        byte contains two codes, and the lower half is the first code. With an odd dim, the upper
+        half of the last byte is 0.
 
     Raises:
         ValueError: `rows` has an illegal shape, or the number of bits is not supported.

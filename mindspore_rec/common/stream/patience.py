@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patience: decide by the clock what a stream that waits for messages does next."""
+"""Patience: decide what a stream does while it waits for messages."""
 
 from __future__ import annotations
 
@@ -101,8 +101,9 @@ class Patience:
             now: the time.
             looked: start time of the newest poll that has returned. The time after `looked` does
                 not count as idle time, because new messages may not have been polled yet.
-            may_decide: whether a decision may be made at the next message. No decision may be made
-                inside a message, or before a message that an earlier run may have taken.
+            may_decide: True if the stream may make a decision before the next message. No decision
+                may be made inside a message, or before a message that an earlier run may have
+                taken.
             current: partition that has the turn; None if all partitions are idle.
             others: True if partitions other than `current` also take turns.
         """

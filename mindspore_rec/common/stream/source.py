@@ -91,7 +91,8 @@ class StreamSource:
             "earliest".
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
             message with an event time after 2106 (2**32 - 1 seconds) is bad.
-        limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
+        limits: limits for the sizes of messages, for waits and for reading ahead. Default:
+            `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
             bad messages. Default: None, which means that the first bad message raises an error.
         journal: storage of decisions that depend on timing. If there are several workers, each
@@ -319,7 +320,7 @@ class StreamSource:
     def add_partitions_when_saved(self) -> None:
         """Let new partitions take turns only after a call of `add_waiting_partitions`.
 
-        Call this method in a reader that writes its state to disk before it continues. The state
+        Call this method if the reader writes its state to disk before it reads on. The state
         records the decision to add partitions, so that a restarted reader repeats exactly its
         output since the previous state.
         """
@@ -648,8 +649,8 @@ class StreamSource:
         dead-letter topic.
 
         Args:
-            batches: return the position after this number of batches, counted over all runs. A
-                training that reads batches ahead must pass `batches`. The source remembers its last
+            batches: return the position after this number of batches, counted over all runs.
+                Required if batches are read ahead of the training. The source remembers its last
                 1024 positions. Default: the position after the last batch.
 
         Raises:
