@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the items of a pass ahead in threads, and cut their rows into batches."""
+"""Read the items of a pass ahead in threads, and cut the rows into batches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
 
     Args:
         order: order in which a pass reads rows.
-        fetch: function that returns the stored form of a part.
+        fetch: function that returns the stored bytes or rows of a part, for `decode`.
         decode: function that returns the rows of a part, given the part's number and the result of
             `fetch`.
         in_order: function that returns True for a part that must be fetched in the order of the
@@ -138,7 +138,7 @@ def _in_order(
 
 
 def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordBatch:
-    """Return the rows of chunks in the order of the row indices in `order`.
+    """Return the rows of all chunks, in the order of the row indices in `order`.
 
     Copy one column at a time, so that the column stays in the cache.
     """
@@ -157,8 +157,8 @@ def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordB
 def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
     """Yield batches of `size` rows (the last may have fewer), and the place after each batch.
 
-    Returns: The rows of the batch, the number of the item in which the next batch begins, and the
-        number of this item's rows that were already used.
+    Returns: The rows of the batch, and the place of the next batch: the number of the item in which
+        the next batch begins, and the number of the item's rows that were already used.
     """
     pieces: list[pa.RecordBatch] = []
     need, place = size, (0, 0)

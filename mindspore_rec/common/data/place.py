@@ -81,8 +81,8 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
         _check(each, order, data)
     count = states[0]["worker"][1]
     known = {}
-    # Workers that divide the rows of each batch are at the same place, but a worker that had no
-    # rows of the last batch may be further ahead.
+    # If the workers divide the rows of each batch, all workers are at the same place. Only a worker
+    # that had no rows of the last batch may be further ahead.
     for each in sorted(states, key=_progress, reverse=True):
         known[each["worker"][0]] = each
     if any(each["worker"][1] != count for each in states):

@@ -35,7 +35,7 @@ class PlaceShare(NamedTuple):
 
 
 def place_shares(seed: int, salt: int, file: int, place: int, rows: int) -> np.ndarray:
-    """Return numbers in [0, 1) for consecutive rows of a file, float64 ``[rows]``.
+    """Return a hash in [0, 1) for each of several consecutive rows of a file, float64 ``[rows]``.
 
     Args:
         seed: seed of the hash.

@@ -203,8 +203,8 @@ class Rows:
 
         Args:
             *shares: share of each part, in (0, 1). Because rows with equal times stay together, the
-                parts may differ slightly from the shares. If the shares add up to less than 1, one
-                more part contains the rest.
+                sizes of the parts may differ slightly from the shares. If the shares add up to less
+                than 1, one more part contains the rest.
             time: name of the time column. Default: None, which means the schema's time column.
 
         Raises:
@@ -321,7 +321,8 @@ class Rows:
                 `Order`. Default: None.
 
         Returns:
-            A source of batches, resumable in the middle of a pass, which workers can divide.
+            A source of batches that can resume in the middle of a pass, and that workers can
+            divide.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range.

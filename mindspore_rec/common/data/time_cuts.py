@@ -22,7 +22,7 @@ class TimeCounts:
     """Count rows by time; neighbouring times are merged if there are more than `most` times.
 
     Args:
-        most: number of counts in memory.
+        most: maximum number of counts in memory.
     """
 
     def __init__(self, most: int = _MOST_COUNTS) -> None:

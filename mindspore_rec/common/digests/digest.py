@@ -116,7 +116,7 @@ class TableDigest:
 
     @classmethod
     def from_json(cls, found: Any) -> TableDigest:
-        """Return the digest from a dict that `to_json` returned.
+        """Convert a dict that `to_json` returned back to a digest.
 
         Raises:
             ValueError: the argument does not describe a digest.
@@ -161,8 +161,8 @@ class DigestSum:
 
         Args:
             keys: int64 `[n]`, each key once.
-            rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, the scale, the offset and the codes of
-                each row.
+            rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, which contain the scale, the offset and
+                the codes of each row.
         """
         keys = np.ascontiguousarray(keys, np.int64)
         self.add_digests(keys, _native.row_digests(keys, np.ascontiguousarray(rows)))

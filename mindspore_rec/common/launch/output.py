@@ -66,7 +66,7 @@ class End:
 
 
 def end_in(text: str) -> End | None:
-    """Return how a worker ended, from a message of mpirun; None if the message reports no end.
+    """Parse a message of mpirun; return how a worker ended, or None if no worker ended.
 
     Example:
         >>> end_in("Process name: [prterun-host-1@1,2]\\nExit code:    3")

@@ -35,9 +35,9 @@ def rank_targets(
     Args:
         user: float32 ``[B, dim]``, a vector per row.
         item: float32 ``[I, dim]``, the vectors of all items.
-        target: int64 ``[B]``, an item per row; or a pair ``(values, offsets)``, several items per
-            row. The items of row b are ``values[offsets[b]:offsets[b + 1]]``. A target's rank does
-            not count other targets of the row.
+        target: int64 ``[B]`` with one item per row; or a pair ``(values, offsets)`` with several
+            items per row. The items of row b are ``values[offsets[b]:offsets[b + 1]]``. A target's
+            rank does not count other targets of the row.
         masked: pair ``(values, offsets)`` of items that are not counted, for instance the items
             that a user already has. A masked target is still ranked. Default: None.
         bias: float32 ``[I]``, added to the scores of the items. Default: None.

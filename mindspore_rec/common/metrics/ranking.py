@@ -2,11 +2,11 @@
 """NumPy functions that compute metrics of rankings from the ranks of the relevant items.
 
 A row is one ranking of items, for instance for one user. The row's *targets* are the items that are
-relevant. A target's rank is 1 plus the number of items with a higher score in the row, without the
-row's other targets. **Ties**: an item with the target's score counts one half. A rank with ties is
-called the mid rank, because it is the mean of the target's ranks over all orders of the tied items.
-If a model gives all items the same score, a target's rank is in the middle, and not 1. Ranks come
-from :func:`mid_ranks`, :func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
+relevant. A target's rank is 1 plus the number of items with a higher score in the row, not counting
+the row's other targets. **Ties**: an item with the target's score counts one half. A rank with ties
+is called the mid rank, because it is the mean of the target's ranks over all orders of the tied
+items. If a model gives all items the same score, a target's rank is in the middle, and not 1. Ranks
+come from :func:`mid_ranks`, :func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
 
 Ranks have the shape ``[B]`` if each row has one target. If rows have several targets, ``rank``
 ``[N]`` contains the ranks row after row, and ``offsets`` is ``[B + 1]``: the ranks of row b are
@@ -61,8 +61,7 @@ class Places(NamedTuple):
     """Places of all rows' targets. The places of each row are sorted.
 
     Attributes:
-        place: float64 ``[N]``, the places of the first row's targets, then of the second row's, and
-            so on.
+        place: float64 ``[N]``, the places of all targets, row after row.
         start: int64 ``[B]``, the index in `place` at which each row begins.
         number: int64 ``[B]``, the number of each row's targets, at least 1.
         order: int64 ``[N]``, each target's number in its row, from 1.

@@ -92,8 +92,7 @@ class Runner(ABC):
 
     @abstractmethod
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], Outputs]:
-        """Read the rows and parameters for an answer, and return a function that computes the
-        answer.
+        """Read the rows and parameters for an answer; return a function that computes the answer.
 
         The caller must hold the read lock during the call of `start`, but not during the call of
         the returned function.

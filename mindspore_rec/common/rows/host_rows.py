@@ -34,7 +34,7 @@ class HostRows(NativeAccess):
         return self._synchronised().keys()
 
     def has_rows(self, keys: np.ndarray) -> np.ndarray:
-        """Return a bool array of the shape of `keys` (int32 or int64): True for keys with a row."""
+        """Return bools in the shape of `keys` (int32 or int64): True for a key with a row."""
         return self._synchronised().contains(keys)
 
     def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
@@ -158,8 +158,8 @@ class HostRows(NativeAccess):
         """Pass all rows to a function, a part at a time, in no particular order.
 
         Args:
-            take: function that is called with arrays in the form that `export_rows` returns. `take`
-                must not use the table.
+            take: function that is called with arrays in the format of `export_rows`. `take` must
+                not use the table.
             with_state: as for `export_rows`. Default: False.
         """
         self._synchronised().export_parts(take, with_state)
@@ -307,8 +307,9 @@ class HostRows(NativeAccess):
         If an argument is None, the corresponding numbers of the rows are set to initial values.
 
         Args:
-            codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes
-                of each int8 row. A table of int8 rows keeps the bytes of `codes` unchanged.
+            codes: uint8 `[n, 4 + dim]`, the scale, the offset and the codes of each int8 row.
+                `codes` replaces `values`. A table of int8 rows keeps the bytes of `codes`
+                unchanged.
 
         Raises:
             ValueError: shapes do not fit, or `states` belongs to an optimizer with another rule. If

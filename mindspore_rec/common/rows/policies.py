@@ -58,7 +58,7 @@ class CountAdmission:
     """
 
     kind: ClassVar[str] = "count"  # name of the policy in the native core
-    # Counts of keys without a row: "keys" (one count for each key), "sketch", or None.
+    # How the policy counts keys without a row: "keys" (one count for each key), "sketch", or None.
     counts: ClassVar[str | None] = "keys"
 
     threshold: int | None

@@ -152,7 +152,7 @@ def to_bytes(rows: np.ndarray, bits: int) -> np.ndarray:
 
 
 def from_bytes(rows: np.ndarray, bits: int, dim: int) -> np.ndarray:
-    """Return the rows, float32 `[n, dim]`, from the bytes of `to_bytes`.
+    """Convert bytes from `to_bytes` back to rows, float32 `[n, dim]`.
 
     Raises:
         ValueError: shapes do not fit, or the number of bits is not supported.

@@ -19,12 +19,12 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Number of a table's rows that differ between two states, and number of equal rows.
+    """Numbers of different and of equal rows of a table in two states.
 
     Attributes:
-        only_first, only_second: rows whose key is only in the first, or only in the second state.
-        changed: rows that are in both states and whose bits differ.
-        same: rows that are identical in both states, bit for bit.
+        only_first, only_second: number of rows whose key the other state lacks.
+        changed: number of rows that are in both states and whose bits differ.
+        same: number of rows that are identical in both states, bit for bit.
         largest: greatest absolute difference of a value.
     """
 

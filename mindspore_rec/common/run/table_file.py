@@ -317,7 +317,7 @@ def _schema(dtype: np.dtype) -> pa.Schema:
 
 
 def to_batch(rows: np.ndarray, with_state: bool = True, flat: bool = False) -> pa.RecordBatch:
-    """Return rows as columns of float32.
+    """Convert rows to columns of float32.
 
     With `flat`, each element of a row's value is a separate column.
     """

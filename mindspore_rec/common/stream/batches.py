@@ -262,9 +262,9 @@ class BatchWrapper(BatchSource):
     """Source that changes the batches of another source, and delegates all other calls to that
     source.
 
-    For example, nested wrappers around a stream have the stream's state. A wrapper may drop
-    batches. Even if the wrapper drops batches, its state is the state after the last batch that was
-    used in training.
+    In nested wrappers, a property such as `has_state` has the value of the innermost source. A
+    wrapper may drop batches. Even if the wrapper drops batches, the wrapper's state is the state
+    after the last batch that was used in training.
 
     Args:
         source: source of the batches.

@@ -391,7 +391,8 @@ def _reader(address: Any, topic: str, options: Mapping[str, Any]) -> LogClient:
 def _check_address(address: Any) -> None:
     """Check the address of brokers.
 
-    The error message helps with programs for mindpandas.channel, which pass the address of a node.
+    The error message explains a likely mistake: programs for mindpandas.channel pass the address of
+    a node.
     """
     each = [address] if isinstance(address, str) else address
     if not isinstance(each, Sequence) or not each or not all(isinstance(a, str) for a in each):

@@ -29,13 +29,13 @@ Transform = Callable[[pa.RecordBatch], Mapping[str, np.ndarray]]
 class StreamingDataset(BatchSource):
     """Source that yields batches of a stream, for `RecModel.online_train` and `FeatureBatches`.
 
-    The dataset's state consists of the position in the stream and the transform's state. Position
-    and transform's state belong to the same batch. `state_dict(batches=...)` returns the state
-    after the last batch used in training, even if further batches have been read ahead.
-    `RecCheckpoint` saves the state if the training data are this object or a `BatchWrapper` around
-    this object, such as `FeatureBatches`. `RecCheckpoint` refuses other objects that read this
-    dataset, such as a `mindspore.dataset.GeneratorDataset` or a generator expression, because the
-    number of batches used in training is then unknown.
+    The dataset's state consists of the position in the stream and the transform's state. The
+    position and the transform's state are always saved after the same batch.
+    `state_dict(batches=...)` returns the state after the last batch used in training, even if
+    further batches have been read ahead. `RecCheckpoint` saves the state if the training data are
+    this object or a `BatchWrapper` around this object, such as `FeatureBatches`. `RecCheckpoint`
+    refuses other objects that read this dataset, such as a `mindspore.dataset.GeneratorDataset` or
+    a generator expression, because the number of batches used in training is then unknown.
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's

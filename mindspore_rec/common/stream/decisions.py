@@ -92,7 +92,7 @@ class Decisions:
         return self.lacking and self._saved > self._saved_added
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Use the separate journal of one of several workers from now on."""
+        """From now on, use a separate journal for one of several workers."""
         self._journal = self._journal.of_worker(worker, workers)
         self._made = self._made_before()
 

@@ -157,7 +157,7 @@ class Fetcher:
         return self.paused
 
     def _next_block(self, partition: int) -> Block:
-        """Return a block of the next messages, limited to the allowed memory."""
+        """Return a block of the next messages, as many as fit in the allowed memory."""
         messages = self._undecoded.pop(partition)
         block = self._decode(messages)
         if len(block.offsets) < len(messages):

@@ -76,7 +76,7 @@ class Decoded(NamedTuple):
 
 
 def pack(rows: Any) -> bytes:
-    """Return rows as the bytes of one message of `ArrowFormat`, an Arrow IPC stream.
+    """Encode rows as one message of `ArrowFormat`: the bytes of an Arrow IPC stream.
 
     Args:
         rows: an Arrow RecordBatch or Table.
@@ -93,7 +93,7 @@ def pack(rows: Any) -> bytes:
 
 
 class Format(ABC):
-    """Reader of messages of one schema.
+    """Reader of messages whose rows have one schema.
 
     Args:
         schema: the required columns with their types. A field that is not nullable must have no
@@ -105,8 +105,9 @@ class Format(ABC):
     Attributes:
         check: function that checks rows, and raises BadMessageError if a value is illegal in its
             column. Default: None.
-        sequence_of: function that returns a message's producer and number, by which duplicates are
-            detected, or None. Default: None, which means that no message has a number.
+        sequence_of: function that returns the producer and the number of a message, by which
+            duplicates are detected; the function returns None for a message without a number.
+            Default: None, which means that no message has a number.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `schema` has no
@@ -208,7 +209,7 @@ class Format(ABC):
         return ""
 
     def _weigh(self, value: bytes) -> int:
-        """Return the approximate bytes of a message's rows, or raise BadMessageError."""
+        """Return the approximate size of a message's rows in bytes, or raise BadMessageError."""
         why = self._refusal(value)
         if why:
             raise BadMessageError("format", why)

@@ -130,7 +130,7 @@ class Journal:
 
     @property
     def is_there(self) -> bool:
-        """True if the journal has a file that exists."""
+        """True if the journal's file exists."""
         return self._path is not None and self._path.exists()
 
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:

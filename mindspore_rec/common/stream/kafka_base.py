@@ -16,7 +16,7 @@ PATIENCE = 60.0  # seconds for a broker that starts again
 
 
 def kafka_module() -> Any:
-    """Return the package kafka-python, with fast checksums.
+    """Import kafka-python, with fast checksums, and return the package.
 
     Raises:
         ImportError: kafka-python or crc32c is not installed.

@@ -61,7 +61,7 @@ class StopWhen:
         return ""
 
     def waiting(self, seconds: float, idle: float) -> str:
-        """Return why the wait for rows must stop, or ""."""
+        """Return why the wait for rows must stop; "" if the wait continues."""
         if self.seconds is not None and seconds >= self.seconds:
             return f"{self.seconds} seconds"
         if self.idle_seconds is not None and idle >= self.idle_seconds:

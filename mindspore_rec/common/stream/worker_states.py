@@ -27,7 +27,8 @@ def join_states(states: Sequence[Any]) -> Any:
 
     Returns:
         If all states are equal, one of the states. If the states differ, a dict with two entries:
-        `workers` is the list of all states, and `batches` is the greatest `batches` of any state.
+        `workers` is the list of all states, and `batches` is the greatest value of `batches` in the
+        states.
 
     Raises:
         ValueError: `states` is empty.

@@ -275,7 +275,7 @@ class Client:
         return self._failed(error)
 
     def _judge(self, error: Exception) -> Exception:
-        """Return `error` if a retry may succeed.
+        """Return `error` if a retry may succeed; otherwise, raise a RemoteError.
 
         Raises:
             RemoteError: a retry cannot succeed.
