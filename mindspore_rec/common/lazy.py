@@ -3,8 +3,8 @@
 
 A public package imports each of its names from the defining module when the name is first used.
 
-Serving needs few modules and no MindSpore. Training needs all modules and MindSpore. Importing a
-public package for serving must not import modules that only training needs.
+A server needs few modules and does not need MindSpore. Training needs all modules and MindSpore.
+Importing a public package for serving must not import modules that only training needs.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def lazily(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return the `__getattr__`, `__dir__` and `__all__` of a public package (PEP 562).
 
-    The package's names are the names that its source imports under `if TYPE_CHECKING:`. Modules of
-    the package itself, which `from package import module` imports, are not in `__all__`.
+    The public names are the names that the package's source imports under `if TYPE_CHECKING:`.
+    Modules of the package itself, which `from package import module` imports, are not in `__all__`.
 
     Args:
         face: `__name__` of the calling module.
@@ -116,7 +116,7 @@ def _missing(face: str, name: str, instead: str | None) -> Exception:
     if instead is None:
         return AttributeError(message)
     message += f": {instead}"
-    # `from package import name` would replace the message of an AttributeError.
+    # For `from package import name`, Python would replace the message of an AttributeError.
     if sys._getframe(2).f_code.co_name == "_handle_fromlist":
         return ImportError(message, name=face)
     return AttributeError(message)

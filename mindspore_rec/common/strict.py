@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SettingsError(ValueError):
-    """Error of a value in a YAML file. The error's text begins with the path of the value's key."""
+    """Raised if a value in a YAML file is illegal; the text begins with the key's path."""
 
 
 def from_mapping(kind: type[T], values: Any, path: str = "") -> T:
@@ -162,7 +162,7 @@ def _wrong(path: str, legal: str, value: Any) -> SettingsError:
 
 
 def _words(members: list[Any]) -> str:
-    """Return the legal values of a union's members, as text for a message."""
+    """Return a text, for an error message, that lists the legal values of a union's members."""
     named = {
         int: "a whole number",
         float: "a number",

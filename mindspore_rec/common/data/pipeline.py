@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the items of a pass ahead in threads, and cut their rows into batches."""
+"""Read the items of a pass ahead in threads, and cut the rows into batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Slab(NamedTuple):
 
     Args:
         item: number of the item.
-        first: number of the item's rows before these rows.
+        first: index in the item of the first of these rows.
         rows: the rows.
         last: True if these rows are the last of the item.
     """
@@ -41,11 +41,11 @@ class Reading(NamedTuple):
     """Settings for reading windows.
 
     Args:
-        order: order of the pass.
-        fetch: function that returns the stored form of a part.
-        decode: function that returns the rows of a part. The function's arguments are the number of
-            the part and the result of `fetch`.
-        in_order: function that returns True if `fetch` of a part must be called in the order of the
+        order: order in which a pass reads rows.
+        fetch: function that returns the stored bytes or rows of a part, for `decode`.
+        decode: function that returns the rows of a part, given the part's number and the result of
+            `fetch`.
+        in_order: function that returns True for a part that must be fetched in the order of the
             parts.
         size: function that returns the approximate number of rows of a part.
         threads: number of threads that decode rows.
@@ -60,10 +60,10 @@ class Reading(NamedTuple):
 
 
 def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -> Iterator[Slab]:
-    """Yield the rows of the items from item `first` on, without the first `skip` rows of this item.
+    """Yield the rows of the items from item `first` on, without the first `skip` rows of `first`.
 
     Threads read the rows of the next two windows ahead. Further windows are read ahead until the
-    windows that wait have more parts than there are threads, or two million rows.
+    waiting windows contain more parts than there are threads, or contain two million rows.
     """
     pool = ThreadPoolExecutor(reading.threads, "mindspore_rec-read")
     joining = ThreadPoolExecutor(reading.threads, "mindspore_rec-join")
@@ -127,7 +127,7 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
 def _in_order(
     chunks: Sequence[pa.RecordBatch], low: int, high: int, number: int, done: int
 ) -> Iterator[Slab]:
-    """Yield the rows `low` to `high` - 1, counted over all chunks."""
+    """Join the chunks in order, and yield the rows `low` to `high` - 1."""
     at = 0  # number of the chunk's first row
     for rows in chunks:
         begin, end = max(low - at, 0), min(high - at, rows.num_rows)
@@ -138,7 +138,7 @@ def _in_order(
 
 
 def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordBatch:
-    """Return the rows of chunks in the order of the row indices in `order`.
+    """Return the rows of all chunks, in the order of the row indices in `order`.
 
     Copy one column at a time, so that the column stays in the cache.
     """
@@ -157,8 +157,8 @@ def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordB
 def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
     """Yield batches of `size` rows (the last may have fewer), and the place after each batch.
 
-    Returns: The rows of the batch, the number of the item in which the next batch begins, and the
-        number of this item's rows that were already used.
+    Returns: The rows of the batch, and the place of the next batch: the number of the item in which
+        the next batch begins, and the number of the item's rows that were already used.
     """
     pieces: list[pa.RecordBatch] = []
     need, place = size, (0, 0)

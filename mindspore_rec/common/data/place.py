@@ -26,11 +26,11 @@ class Place(NamedTuple):
 
     Args:
         number: number of the pass.
-        item: number of the worker's next or unfinished item; the number of all items at the end of
-            the pass.
-        rows: number of the item's rows that were read.
+        item: number of the worker's next or unfinished item. At the end of the pass, `item` is the
+            number of all items.
+        rows: number of rows already read from the item.
         ended: True if the worker has read all of its items.
-        before: divisions of the first parts of the pass among earlier numbers of workers.
+        before: earlier divisions of the pass, one for each time that the number of workers changed.
     """
 
     number: int
@@ -61,14 +61,15 @@ class Place(NamedTuple):
 
 
 def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
-    """Return the position of a worker from the state of one worker or of all workers.
+    """Return the position at which a worker continues, given one worker's or all workers' state.
 
     Args:
         state: result of `Place.state`, or the results of all workers joined by `join_states`.
-        worker: the worker that continues. If the number of workers has changed, the workers divide
-            the remaining rows of the pass.
-        order: order of the rows. `state` must have the same order.
-        data: digest of the data. `state` must have the same digest.
+        worker: the worker whose position is returned. If the number of workers has changed, the
+            workers divide the remaining rows of the pass.
+        order: description of the order in which rows are read. `state` must contain an equal
+            `order`.
+        data: digest of the data. `state` must contain the same digest.
 
     Raises:
         TypeError: `state` is not a position.
@@ -80,8 +81,8 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
         _check(each, order, data)
     count = states[0]["worker"][1]
     known = {}
-    # Workers that divide the rows of each batch are at the same place, but a worker that had no
-    # rows of the last batch may be further ahead.
+    # If the workers divide the rows of each batch, all workers are at the same place. Only a worker
+    # that had no rows of the last batch may be further ahead.
     for each in sorted(states, key=_progress, reverse=True):
         known[each["worker"][0]] = each
     if any(each["worker"][1] != count for each in states):
@@ -122,7 +123,7 @@ def _check(state: Any, order: Any, data: str) -> None:
 
 
 def _in_pass(state: Mapping[str, Any], number: int) -> Place:
-    """Return a worker's position in the pass `number`, the pass that the slowest worker reads."""
+    """Return a worker's position in the pass `number`, even if the worker is in another pass."""
     if state["pass"] < number:  # the end of a pass is the beginning of the next
         return Place(number)
     if state["pass"] > number:

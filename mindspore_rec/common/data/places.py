@@ -17,9 +17,10 @@ class PlaceShare(NamedTuple):
 
     Args:
         seed: seed of the hash.
-        salt: number of the purpose; hashes with different salts are independent.
-        low: lower bound, at least 0.
-        high: upper bound, at most 1.
+        salt: number that identifies the purpose of the hash. Hashes with different salts are
+            independent.
+        low: lower bound of the hashes, at least 0.
+        high: upper bound of the hashes, at most 1.
     """
 
     seed: int
@@ -34,7 +35,7 @@ class PlaceShare(NamedTuple):
 
 
 def place_shares(seed: int, salt: int, file: int, place: int, rows: int) -> np.ndarray:
-    """Return numbers in [0, 1) for consecutive rows of a file, float64 ``[rows]``.
+    """Return a hash in [0, 1) for each of several consecutive rows of a file, float64 ``[rows]``.
 
     Args:
         seed: seed of the hash.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Propose crosses for a schema, from rows that are chosen by the values of its largest category."""
+"""Propose crosses for a schema, from the rows with some values of the largest category column."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _KEPT_ROWS = 250_000
 def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
     """Return a proposed schema, extended by pairs of columns with useful statistics.
 
-    In a random sample of many rows, few pairs occur twice. Instead, choose some values of the
-    column with the most values, and read all rows with these values. The chosen values occur in at
-    most 250,000 of the first two million rows.
+    Some values of the column with the most values are chosen, and all rows with the chosen values
+    are read. In a random sample of the rows, too few pairs of values would occur twice. The chosen
+    values occur in at most 250,000 of the first two million rows.
 
     Args:
         inferred: the proposal.

@@ -61,7 +61,7 @@ def read(
             `JsonLinesFormat`. For rows in memory, `format` and `filesystem` are ignored. Default:
             None, which means that the suffix of each file's name determines the format.
         filesystem: file system of `pyarrow.fs` or fsspec that contains the paths. Default: None,
-            which means the file system of a URI, or local files for other paths.
+            which means the file system of the URI, or the local file system if a path is no URI.
         bad_rows: treatment of rows that cannot be read. Default: None, which means that the first
             row that cannot be read raises an error.
         sample: settings that thin the rows with label 0. Default: None, which means that all rows
@@ -70,7 +70,7 @@ def read(
     Raises:
         FileNotFoundError: no file matches `source`.
         TypeError: an argument has a wrong type.
-        ValueError: a file is empty, broken or of an unknown format, or a column is missing.
+        ValueError: a file is empty or broken, a file's format is unknown, or a column is missing.
 
     Example:
         >>> import pandas as pd

@@ -31,7 +31,7 @@ _SAMPLE_PARTS = 16
 
 
 class Rows:
-    """Rows of a source, from `read`. Rows are read only when they are needed.
+    """Rows of a source. `read` returns a `Rows` object, and rows are read only when needed.
 
     Methods such as `where` return a new `Rows` object, a view of the rows, and never change this
     object. Iteration yields record batches in the order of the files. `len()` is the number of
@@ -39,7 +39,7 @@ class Rows:
     rows once to count them.
 
     Args:
-        selection: columns and rows of the source.
+        selection: the columns and rows to read from the source.
         threads: number of threads that decode rows. Default: None, which means the number of cores
             that the process may use.
 
@@ -99,8 +99,8 @@ class Rows:
             counted = self._selection
             parts = counted.parts()
             if not counted.drops_faults and all(each.part.rows is not None for each in parts):
-                # Do not read the columns of the batches, because only the columns of the filter
-                # affect the count.
+                # Select one column only, because the count depends only on the columns of the
+                # filter.
                 counted = replace(counted, columns=tuple(counted.stored_names[:1]))
                 counted = counted if counted.sample else replace(counted, schema=None)
             self._count = sum(each.num_rows for each in _in_order(counted, self._threads))
@@ -163,10 +163,10 @@ class Rows:
         return self._view(where=expression if before is None else before & expression)
 
     def split(self, *shares: float, seed: int = 0) -> tuple[Rows, ...]:
-        """Return parts of the rows that are drawn at random, each row in exactly one part.
+        """Divide the rows at random into parts. Each row is in exactly one part.
 
-        The seed, the number of a row's file and the row's place in the file decide the part of the
-        row.
+        The part of a row depends only on the seed, the number of the row's file and the row's place
+        in the file.
 
         Args:
             *shares: share of each part, in (0, 1). If the shares add up to less than 1, one more
@@ -198,13 +198,13 @@ class Rows:
         """Return parts of the rows in the order of their time: the first part has the oldest rows.
 
         Rows with equal times are in the same part, and rows without a time are in the first part.
-        Each part is a filter on the time column. Reading a part skips row groups whose times are
-        all in other parts.
+        A filter on the time column defines each part. Reading a part skips row groups whose times
+        are all in other parts.
 
         Args:
             *shares: share of each part, in (0, 1). Because rows with equal times stay together, the
-                parts may differ slightly from the shares. If the shares add up to less than 1, one
-                more part contains the rest.
+                sizes of the parts may differ slightly from the shares. If the shares add up to less
+                than 1, one more part contains the rest.
             time: name of the time column. Default: None, which means the schema's time column.
 
         Raises:
@@ -313,15 +313,16 @@ class Rows:
                 space for at least 3 * `buffer_rows` rows. With many threads, about two million
                 further rows are read ahead. Default: 262,144.
             divide: "rows" or "windows". With "rows", the default, each worker reads all windows and
-                selects its rows of each batch. Therefore, any number of workers trains on the same
+                selects its rows of each batch, so that any number of workers trains on the same
                 batches as one process. With "windows", each worker reads only its share of the
-                windows; without `shuffle`, each row group is a window. If there are few windows,
+                windows. Without `shuffle`, a window is one row group. If there are few windows,
                 each worker reads its share of the rows of each window.
             order: an order that you define, which replaces `shuffle`, `seed` and `buffer_rows`; see
                 `Order`. Default: None.
 
         Returns:
-            A source of batches, resumable in the middle of a pass, which workers can divide.
+            A source of batches that can resume in the middle of a pass, and that workers can
+            divide.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -356,7 +357,7 @@ class Rows:
 
 
 def _whole(shares: Sequence[float]) -> list[float]:
-    """Return shares that add up to 1."""
+    """Return the shares, with the rest as the last share if the sum is below 1."""
     if not shares:
         raise ValueError("split needs at least one share, such as split(0.8)")
     checked = [

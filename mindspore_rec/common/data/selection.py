@@ -61,7 +61,7 @@ class Selection:
 
     @property
     def weight(self) -> str | None:
-        """Name of the column with the weights of thinned rows."""
+        """Name of the column with the rows' weights, if negatives are thinned; otherwise None."""
         if self.sample is None:
             return None
         column = getattr(self.schema, "weight", None)
@@ -69,7 +69,7 @@ class Selection:
 
     @property
     def labels(self) -> list[str]:
-        """Names of the labels by which rows are thinned."""
+        """Names of the label columns that decide which rows are thinned."""
         assert self.sample is not None
         if self.sample.label is not None:
             names = [self.sample.label]
@@ -121,7 +121,7 @@ class Selection:
         return self.schema is not None and self.data.bad.settings.most_share > 0
 
     def known_count(self) -> int | None:
-        """Return the number of rows, or None if it is known only after reading."""
+        """Return the number of rows; None if the rows must be read to count them."""
         rows = [each.part.rows for each in self.parts()]
         if not self.keeps_all or self.drops_faults or None in rows:
             return None
@@ -147,8 +147,8 @@ class Selection:
         names = [] if self.sample is None else self.labels
         if self.where is not None:
             # An expression does not list its columns, so search for column names in the
-            # expression's text. A name in the text that is not a column of the expression only
-            # causes an unneeded read.
+            # expression's text. If a column's name is in the expression's text by chance, the
+            # column is read unnecessarily.
             text = str(self.where)
             names += [each for each in self.data.schema.names if each in text]
         return names

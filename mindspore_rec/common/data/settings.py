@@ -23,8 +23,8 @@ class CsvFormat:
         separator: one character between values. Default: None, which means a tab for files
             ``*.tsv``. For all other files, None means the most frequent character in the header
             among comma, semicolon, tab and bar.
-        quote: character around values with separators; a quote in a value is written twice.
-            Default: ``"``. An empty text turns quoting off.
+        quote: character that encloses a value that contains separators. Inside an enclosed value, a
+            quote is written twice. Default: ``"``. An empty text turns quoting off.
         names: names of the columns, for files without a header. Default: None, which means that the
             first line of each file is its header.
         encoding: encoding of the text, such as ``"latin-1"``. Default: ``"utf-8"``.
@@ -34,8 +34,8 @@ class CsvFormat:
             ``NaN``, ``null`` and further texts that pyarrow treats as missing.
         types: Arrow types by column name, such as ``{"zip": pa.string()}``. Default: the types are
             inferred from the first 4 MiB of the first file.
-        newlines_in_values: True if a quoted value may contain line breaks. Default: False, which
-            reads faster.
+        newlines_in_values: True if a quoted value may contain line breaks. With False, the default,
+            files are read faster.
 
     Raises:
         ValueError: an argument is out of range.
@@ -110,8 +110,8 @@ class BadRows:
             row raises an error. The share of bad rows is checked after every 100,000 rows, and at
             the end of a pass.
         keep: file to which bad rows are written, each as a JSON line with `file`, `where`,
-            `reason` and `text`. `read` empties an existing file. Default: None, which means that
-            bad rows are only counted.
+            `reason` and `text`. If the file exists, `read` first empties the file. Default: None,
+            which means that bad rows are only counted.
 
     Raises:
         ValueError: `most_share` is out of range.
@@ -139,12 +139,12 @@ class Sample:
 
     Args:
         negatives: share of the rows with label 0 that are in the sample, in (0, 1].
-        seed: seed of the choice, at least 0. Default: 0.
+        seed: seed of the random sample, at least 0. Default: 0.
         label: name of the label's column, which is 0 or 1. Default: None, which means the labels of
             the schema. With several labels, a row is negative if all its labels are negative.
         weight: name of the column with the weights. Default: None, which means the weight column of
-            the schema, or ``"weight"`` if there is none. If the column is read, its values are
-            multiplied by the weights of the thinned rows.
+            the schema, or ``"weight"`` if there is none. If the weight column is read, its values
+            are multiplied by the weights of the sample.
 
     Raises:
         ValueError: an argument is out of range.

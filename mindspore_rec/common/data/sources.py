@@ -46,7 +46,7 @@ class DataFile:
         size: size of the file in bytes.
         format: "parquet", "csv", "ipc" or "jsonl".
         codec: name of the file's compression. Default: None.
-        partition: the hive partitions in the file's path: texts by name.
+        partition: values of the hive partitions in the file's path, as texts by name.
     """
 
     name: str
@@ -119,7 +119,7 @@ def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFil
 
 def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
     system, path, prefix = _system_of(text, filesystem)
-    # If a file with exactly this name exists, the name is not a glob, even with wildcards.
+    # If a file has exactly this name, the name is not a glob, even if it contains wildcards.
     info = system.get_file_info([path])[0]
     if info.type == pafs.FileType.NotFound and _WILD.search(path):
         infos, base = _matches(system, path)
@@ -174,7 +174,7 @@ def _matches(system: pafs.FileSystem, path: str) -> tuple[list[pafs.FileInfo], s
 
 
 def _system_of(text: str, filesystem: Any) -> tuple[pafs.FileSystem, str, str]:
-    """Return the file system, the path in it, and the path's prefix in error messages."""
+    """Return a file system, the path in the file system, and the prefix for error messages."""
     if filesystem is not None:
         if isinstance(filesystem, pafs.FileSystem):
             return filesystem, _without_scheme(text), ""

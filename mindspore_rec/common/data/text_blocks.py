@@ -30,7 +30,7 @@ class TextBlocks:
         file: the file.
         encoding: encoding of the file, in which a line break must be one byte.
         quote: quote character; a line break between two quotes does not end a record. Default: "",
-            which means none.
+            which means no quote character.
     """
 
     def __init__(self, file: DataFile, encoding: str, quote: str = "") -> None:

@@ -71,7 +71,7 @@ class TextRows(FileRows):
 
     @abstractmethod
     def records(self, body: bytes) -> list[bytes]:
-        """Return the records of a block."""
+        """Split a block into records."""
 
     def without_header(self, number: int, data: bytes) -> tuple[int, bytes]:
         """Return the number of header lines of a block, and the bytes after the header."""

@@ -19,10 +19,10 @@ _ZONE = r":.*([Zz]|[+-]\d\d(:?\d\d)?)$"
 
 
 class TimeCounts:
-    """Count rows by time; if there are more than `most` times, neighbouring times are merged.
+    """Count rows by time; neighbouring times are merged if there are more than `most` times.
 
     Args:
-        most: number of counts in memory.
+        most: maximum number of counts in memory.
     """
 
     def __init__(self, most: int = _MOST_COUNTS) -> None:
@@ -40,7 +40,7 @@ class TimeCounts:
             self._merge(self._times >> 1, self._counts)
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """Return a time for each cumulative share: about this share of the rows is before the time.
+        """Return, for each cumulative share, a time before which about this share of the rows lies.
 
         Rows with equal times stay together.
         """
@@ -58,7 +58,7 @@ class TimeCounts:
 
 
 def time_expression(name: str, kind: pa.DataType, format: str | None) -> pc.Expression:
-    """Return an expression for a column's times as numbers or timestamps."""
+    """Return an expression for a column's times; the expression converts texts to timestamps."""
     field = pc.field(name)
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not is_text(plain):
@@ -107,7 +107,7 @@ def time_filters(
     Args:
         times: the times of all rows, in arrays.
         expression: expression for the time of a row.
-        shares: share of each part. The shares must add up to 1.
+        shares: share of the rows in each part. The shares must add up to 1.
         name: name of the column.
 
     Raises:
@@ -160,7 +160,7 @@ def times_of(values: pa.Array, name: str, format: str | None) -> pa.Array:
 
 
 def _parsed(texts: Any, format: str | None) -> Any:
-    """Return texts (an array or an expression) as timestamps."""
+    """Convert texts (an array or an expression) to timestamps."""
     if format not in (None, "iso"):
         return pc.strptime(texts, format=format, unit="us")
     return _iso_times(texts)

@@ -2,15 +2,15 @@
 """Digest of a table: one number to check whether two tables have the same rows.
 
 The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
-table is the sum of its rows' digests modulo 2^64. Therefore, the digest does not depend on the
-order of rows, on threads or on tiers. If exactly one 8-byte word of one row changes, the digest of
-the table always changes. All other changes leave the digest unchanged only by chance, with a
+table is the sum of its rows' digests modulo 2^64, so that the digest does not depend on the order
+of rows, on threads or on tiers. If exactly one 8-byte word of one row changes, the digest of the
+table always changes. All other changes leave the digest unchanged only by chance, with a
 probability of 1 in 2^64. A digest detects faults, but it does not protect against forgery.
 
 The digest of a value is computed from its float32 form, whatever the table's precision. The digest
-of an int8 or int4 row is computed from the bytes of scale, offset and codes. Therefore, the digest
-of an int8 or int4 row differs from the digest of the same row in float32. A digest excludes
-optimizer state, counts and ages, which predictors do not store.
+of an int8 or int4 row is computed from the bytes of scale, offset and codes, and differs from the
+digest of the same row in float32. A digest excludes optimizer state, counts and ages, which
+predictors do not store.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def to_text(digest: int) -> str:
 
 
 def sum_of(texts: Iterable[str]) -> str:
-    """Return the digest of several parts together, from the digest of each part.
+    """Return the digest of several parts together: the sum of the parts' digests.
 
     Example:
         >>> sum_of(["ffffffffffffffff", "0000000000000011"])
@@ -69,7 +69,7 @@ def check_parts(parts: int, part: int = 0) -> None:
 
 @dataclass(frozen=True)
 class TableDigest:
-    """Digest of a table, divided into parts by key.
+    """Digests of the parts into which a table's rows are divided by key.
 
     Each part contains the keys whose hashes are in one range. Comparing the parts of two tables
     shows where the tables differ.
@@ -116,7 +116,7 @@ class TableDigest:
 
     @classmethod
     def from_json(cls, found: Any) -> TableDigest:
-        """Return the digest from a dict that `to_json` returned.
+        """Convert a dict that `to_json` returned back to a digest.
 
         Raises:
             ValueError: the argument does not describe a digest.
@@ -161,8 +161,8 @@ class DigestSum:
 
         Args:
             keys: int64 `[n]`, each key once.
-            rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, the scale, the offset and the codes of
-                each row.
+            rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, which contain the scale, the offset and
+                the codes of each row.
         """
         keys = np.ascontiguousarray(keys, np.int64)
         self.add_digests(keys, _native.row_digests(keys, np.ascontiguousarray(rows)))

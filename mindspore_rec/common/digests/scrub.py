@@ -28,7 +28,7 @@ class Slice(NamedTuple):
             again.
         last: True if this is the last slice of the round.
         error: reason why the rows could not be read. Default: None, which means that the rows were
-            read.
+            read without an error.
         name: name of the rows, which a warning about an error contains. Default: ''.
     """
 
@@ -39,7 +39,7 @@ class Slice(NamedTuple):
 
 
 class ScrubbedRows(Protocol):
-    """Rows that a `Scrub` checks.
+    """Interface of the rows that a `Scrub` checks.
 
     Attributes:
         pause: seconds to wait after rows could not be read.
@@ -95,8 +95,7 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Check the slices that are due for a check, for at most a quarter of the time between
-        calls.
+        """Check the slices that are due, during at most a quarter of the time between calls.
 
         Even after a long time without calls, for example if a stream was idle, a call takes at most
         2.5 seconds.
@@ -109,11 +108,11 @@ class Scrub:
         self._last_step = time.monotonic()
 
     def turn(self, seconds: float = 0.0) -> float:
-        """Check the slices that are due for a check, until `seconds` have passed.
+        """Check the slices that are due, until `seconds` have passed.
 
         Args:
-            seconds: seconds after which no further slice is begun. Default: 0, which allows one
-                slice.
+            seconds: seconds after which no further slice is begun. Default: 0, which means that one
+                slice is checked.
 
         Returns:
             Seconds until the next slice is due.
@@ -135,7 +134,7 @@ class Scrub:
         return max(self._due(), self._not_before) - time.monotonic()
 
     def _due(self) -> float:
-        """Return the planned time of the next slice, or of the round's end after the last slice."""
+        """Return the planned time of the next slice; after the last slice, of the round's end."""
         share = self._done / self._total if self._total and not self._ended else 1.0
         return self._began + self._seconds * min(share, 1.0)
 

@@ -15,7 +15,7 @@ __all__ = ["NoStateError", "RowDigests", "StateDigests"]
 
 
 class NoStateError(RuntimeError):
-    """Error: no complete state is loaded, or a newer state arrived during the read; retry."""
+    """Raised if no complete state is loaded, or if a newer state arrives during the read; retry."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class StateDigests:
 
     Attributes:
         run: id of the run.
-        version: number of training steps at which the state was written.
+        version: number of training steps before the state was written.
         state: id of the state.
         tables: digest of each table, by name, computed from the table's rows in memory and in
             tiers.
@@ -56,13 +56,13 @@ class RowDigests:
     digests: np.ndarray
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state, and pairs of key and digest as text, because JSON may round numbers."""
+        """Return a dict for JSON. Numbers are texts, because JSON readers may round numbers."""
         pairs = zip(self.keys.tolist(), self.digests.tolist(), strict=True)
         return {"state": self.state, "rows": [[str(key), to_text(each)] for key, each in pairs]}
 
     @staticmethod
     def rows_of_json(answer: Any) -> dict[int, int]:
-        """Return the digest of each row, by key, from a dict that `to_json` returned.
+        """Return a dict from each row's key to its digest, given a dict from `to_json`.
 
         Raises:
             ValueError: the argument does not describe digests of rows.

@@ -78,10 +78,10 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
 
 
 def _unbuffered(stream: TextIO) -> Output:
-    """Return the unbuffered file to which a stream's buffer writes.
+    """Return the unbuffered file below the buffer of a text stream.
 
-    A write to the buffer holds the buffer's lock. If the write waited for a reader of the output
-    forever, Python could not exit.
+    A write to the buffer holds the buffer's lock. If the write waited forever because nobody reads
+    the output, Python could not exit.
     """
     with contextlib.suppress(OSError):
         stream.flush()
@@ -138,7 +138,7 @@ def _run_once(job: Job, stop: Stop) -> Outcome:
 
 
 def _say(text: str) -> None:
-    # The reader of the output may have gone.
+    # The process that reads the output may have ended.
     with contextlib.suppress(OSError):
         print(f"mindspore_rec.launch: {text}", file=sys.stderr, flush=True)
 

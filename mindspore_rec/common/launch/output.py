@@ -66,7 +66,7 @@ class End:
 
 
 def end_in(text: str) -> End | None:
-    """Return how a worker ended, from a message of mpirun; None if the message reports no end.
+    """Parse a message of mpirun; return how a worker ended, or None if no worker ended.
 
     Example:
         >>> end_in("Process name: [prterun-host-1@1,2]\\nExit code:    3")
@@ -89,12 +89,13 @@ class Lines:
     A message of mpirun is a block between two lines of dashes. If a message reports the end of a
     worker, `end` is set. Other messages are copied.
 
-    After writing has failed, further lines are read and dropped. Otherwise, the workers would block
+    After writing has failed, further lines are read and dropped, so that the workers do not block
     in `print` forever.
 
     Args:
         to: file to write to.
-        lost: function that is called with the error if writing fails. Default: the error is raised.
+        lost: function that is called with the error if writing fails. Default: None, which means to
+            raise the error.
 
     Attributes:
         end: how the first failed worker ended; None if mpirun has reported no failed worker.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy functions that compute metrics of whole arrays, for use by the metric classes too.
+"""NumPy functions that compute metrics of whole arrays, also used by the metric classes.
 
 The order of arguments is ``(label, prediction)``, as in scikit-learn. A MindSpore metric's
 ``update`` takes ``(prediction, label)``, the order of ``mindspore.Model``. All arrays are ``[B]``
@@ -17,7 +17,7 @@ A row with the optional weight w, at least 0, counts like w equal rows.
 The metrics of rankings have the ranks of relevant items as their argument: `recall`, `hit_rate`,
 `ndcg`, `mean_reciprocal_rank` and `average_precision`. The module `common/metrics/ranking.py`
 defines ranks, ties and the metrics of rankings. `mid_ranks` and `relevant_ranks` compute ranks from
-scores, and `coverage` is a share of all items.
+scores. `coverage` computes the share of all items that are in at least one list.
 """
 
 from __future__ import annotations
@@ -461,7 +461,7 @@ def bin_sums(
 ) -> npt.NDArray[np.float64]:
     """Return for each bin the sums of rows, predicted rates and positives, ``[3, bins]``.
 
-    With weights, each row counts with its weight.
+    With weights, each row counts in proportion to its weight.
 
     Examples:
         >>> bin_sums(np.array([True, False]), np.array([0.75, 0.5]), bin_edges(2))
@@ -479,7 +479,7 @@ def bin_sums(
 def curve_of_sums(
     edges: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]
 ) -> ReliabilityCurve:
-    """Return the curve for the sums of :func:`bin_sums`, which may be added over batches.
+    """Return the curve, given sums from :func:`bin_sums`, which may be added over batches.
 
     Examples:
         >>> curve_of_sums(bin_edges(1), np.array([[4.0], [1.0], [2.0]])).observed
@@ -538,7 +538,7 @@ def _check_not_empty(labels: npt.NDArray[np.bool_]) -> None:
 def _shares(
     positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the share of each bin in each class's weight; NaN for a class without weight."""
+    """Return each bin's share of the weight of each class; NaN for a class without weight."""
     p, n = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
     return _share(p), _share(n)
 

@@ -32,10 +32,10 @@ def task_column(values: Any, name: str, task: int = 0) -> npt.NDArray[Any]:
     """Return one task's values as a 1-D array.
 
     Args:
-        values: array-like ``[B]``, ``[B, 1]`` or ``[B, T]``. Values ``[B]`` and ``[B, 1]`` belong
-            to every task.
+        values: array-like ``[B]``, ``[B, 1]`` or ``[B, T]``. Arrays ``[B]`` and ``[B, 1]`` are the
+            same for every task.
         name: name of the argument in error messages.
-        task: column of ``[B, T]``. Default: 0.
+        task: index of the column if `values` is ``[B, T]``. Default: 0.
 
     Returns:
         An array ``[B]``, which is a view if the input is an array.
@@ -133,7 +133,7 @@ def as_labels(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
 
 
 def label_remedy(labels: npt.NDArray[Any]) -> str:
-    """Return, for an error message, an expression that converts other numbers to labels 0 and 1.
+    """Return a text, for an error message, that shows how to convert `labels` to 0 and 1.
 
     Args:
         labels: an array of numbers, of any shape. Only the first 100,000 numbers are read.
@@ -167,7 +167,7 @@ def as_weights(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
 
 
 def as_groups(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
-    """Return group keys ``[B]`` as int64. The bits of unsigned 64-bit keys do not change.
+    """Return group keys ``[B]`` as int64. Unsigned 64-bit keys keep all bits.
 
     Raises:
         TypeError: the keys are not integers.

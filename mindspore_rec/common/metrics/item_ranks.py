@@ -29,24 +29,24 @@ def rank_targets(
     The score of an item is the product of the user's vector and the item's vector, plus the item's
     bias. Scores are computed in native code, in tiles of 64 users and 256 items on all threads, so
     no matrix of all users and items is stored. Each score is summed in float32 in the order of the
-    vectors' numbers. Therefore, ranks do not depend on the number of threads, the instruction set
-    or the other users in the call.
+    vectors' numbers, so that ranks do not depend on the number of threads, the instruction set or
+    the other users in the call.
 
     Args:
         user: float32 ``[B, dim]``, a vector per row.
         item: float32 ``[I, dim]``, the vectors of all items.
-        target: int64 ``[B]``, an item per row; or a pair ``(values, offsets)``, several items per
-            row. The items of row b are ``values[offsets[b]:offsets[b + 1]]``. A target's rank does
-            not count other targets of the row.
+        target: int64 ``[B]`` with one item per row; or a pair ``(values, offsets)`` with several
+            items per row. The items of row b are ``values[offsets[b]:offsets[b + 1]]``. A target's
+            rank does not count other targets of the row.
         masked: pair ``(values, offsets)`` of items that are not counted, for instance the items
             that a user already has. A masked target is still ranked. Default: None.
         bias: float32 ``[I]``, added to the scores of the items. Default: None.
 
     Returns:
-        The ranks, float64 ``[B]``, or ``[N]`` for a pair with N values. A rank is 1, plus the
-        number of counted items with a higher score, plus half the number of counted items with the
-        same score. If an item's score overflows to NaN, the item counts as higher than the target.
-        A target with a NaN score is last.
+        The ranks: float64 ``[B]``, or ``[N]`` if `target` is a pair with N values. A rank is 1,
+        plus the number of counted items with a higher score, plus half the number of counted items
+        with the same score. If an item's score overflows to NaN, the item counts as higher than the
+        target. A target with a NaN score is last.
 
     Raises:
         TypeError: an item or an offset is not an integer.

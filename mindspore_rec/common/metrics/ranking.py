@@ -2,25 +2,24 @@
 """NumPy functions that compute metrics of rankings from the ranks of the relevant items.
 
 A row is one ranking of items, for instance for one user. The row's *targets* are the items that are
-relevant. A target's rank is 1 plus the number of items with a higher score in the row, without the
-row's other targets. **Ties**: an item with the target's score counts one half. The result is called
-the mid rank, because it is the mean of the target's ranks over all orders of the tied items. If a
-model gives all items the same score, a target's rank is in the middle, and not 1. Ranks come from
-:func:`mid_ranks`, :func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
+relevant. A target's rank is 1 plus the number of items with a higher score in the row, not counting
+the row's other targets. **Ties**: an item with the target's score counts one half. A rank with ties
+is called the mid rank, because it is the mean of the target's ranks over all orders of the tied
+items. If a model gives all items the same score, a target's rank is in the middle, and not 1. Ranks
+come from :func:`mid_ranks`, :func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
 
-Ranks are ``[B]`` if each row has one target. If rows have several targets, ``rank`` ``[N]``
-contains the ranks row after row, and ``offsets`` is ``[B + 1]``: the ranks of row b are
+Ranks have the shape ``[B]`` if each row has one target. If rows have several targets, ``rank``
+``[N]`` contains the ranks row after row, and ``offsets`` is ``[B + 1]``: the ranks of row b are
 ``rank[offsets[b]:offsets[b + 1]]``. The targets of a row are sorted by rank. The *place* of the
 i-th target is its rank + i - 1. A target is among the first k items if its place is at most k.
 
-Each of these metrics is the mean over the rows. The mean does not depend on the order of the rows,
-because the rows' values are rounded to multiples of 2^-52 and added as integers.
+Each metric except `coverage` is the mean of one value per row. The mean does not depend on the
+order of the rows, because the values are rounded to multiples of 2^-52 and added as integers.
 
 The metrics `recall`, `hit_rate`, `ndcg`, `mean_reciprocal_rank` and `average_precision` raise
-ValueError if there are no rows, or a row has no target. These metrics also raise ValueError if a
-rank is below 1 or NaN, or ``k`` is not in [1, 2^31 - 1]. Ranks that are not numbers, and a ``k``
-that is not an int, raise TypeError. `ranking_values` raises the same errors, but accepts an array
-without rows.
+ValueError if there are no rows, a row has no target, a rank is below 1 or NaN, or ``k`` is not in
+[1, 2^31 - 1]. Ranks that are not numbers, and a ``k`` that is not an int, raise TypeError.
+`ranking_values` raises the same errors, but accepts an array without rows.
 """
 
 from __future__ import annotations
@@ -59,12 +58,11 @@ _HALF_BITS = 26
 
 
 class Places(NamedTuple):
-    """Places of the targets of rows, sorted in each row.
+    """Places of all rows' targets. The places of each row are sorted.
 
     Attributes:
-        place: float64 ``[N]``, the places of the first row's targets, then of the second row's, and
-            so on.
-        start: int64 ``[B]``, the index of each row's first place.
+        place: float64 ``[N]``, the places of all targets, row after row.
+        start: int64 ``[B]``, the index in `place` at which each row begins.
         number: int64 ``[B]``, the number of each row's targets, at least 1.
         order: int64 ``[N]``, each target's number in its row, from 1.
     """
@@ -79,7 +77,7 @@ def recall(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) ->
     """Compute the mean share of a row's targets that are among the first k items.
 
     Args:
-        rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
+        rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
         k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
@@ -102,7 +100,7 @@ def hit_rate(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) 
     The value equals :func:`recall` if each row has one target.
 
     Args:
-        rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
+        rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
         k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
@@ -124,7 +122,7 @@ def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> f
     gains of 0 and 1.
 
     Args:
-        rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
+        rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
         k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
@@ -144,9 +142,9 @@ def mean_reciprocal_rank(
     Source: Voorhees 1999, The TREC-8 question answering track report.
 
     Args:
-        rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: a row's value is 0 if none of its first k items is a target. Default: None, which means
-            all items.
+        rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
+        k: number of items of a row that count. The row's value is 0 if none of its first k items is
+            a target. Default: None, which means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -166,7 +164,7 @@ def average_precision(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None
     items, divided by ``min(targets, k)``; p is the place of the i-th target.
 
     Args:
-        rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
+        rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
         k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target. With one target per row, the
@@ -187,7 +185,7 @@ def ranking_values(
 
     Args:
         metric: "recall", "hit_rate", "ndcg", "mean_reciprocal_rank" or "average_precision".
-        rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
+        rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
         k: only the first k items of a row count. None means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
@@ -289,7 +287,7 @@ def relevant_ranks(
 
     Args:
         score: ``[B, I]``, finite numbers. Items with higher scores are ranked first.
-        relevance: ``[B, I]``, 1 for the relevant items of a row and 0 for others.
+        relevance: ``[B, I]``, 1 for the relevant items of a row, and 0 for all other items.
 
     Returns:
         Two arrays, ``rank`` float64 ``[N]`` and ``offsets`` int64 ``[B + 1]``. A rank is 1, plus
@@ -367,7 +365,7 @@ def places_of(rank: npt.ArrayLike, offsets: npt.ArrayLike | None = None) -> Plac
 
 
 def checked_offsets(offsets: npt.ArrayLike, values: int, name: str) -> npt.NDArray[np.int64]:
-    """Return offsets of lists as int64 ``[B + 1]``.
+    """Check the offsets of lists, and convert them to int64 ``[B + 1]``.
 
     Raises:
         TypeError: the offsets are not integers.
@@ -454,7 +452,7 @@ def fixed_sum(values: npt.NDArray[np.float64]) -> int:
 
 
 def mean_of_sum(total: int, rows: int) -> float:
-    """Return a mean from a :func:`fixed_sum` and the number of rows; NaN if `rows` is 0."""
+    """Return the mean of values whose :func:`fixed_sum` is `total`; NaN if `rows` is 0."""
     return total / (rows << _BITS) if rows else float("nan")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the function that makes a network, by its name or in a checkpoint's manifest."""
+"""Find the function that builds a network, given the function's name or a checkpoint's manifest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class NoBuilderError(ValueError):
-    """Error of a checkpoint that does not name the function that makes the network."""
+    """Raised if a checkpoint does not name the function that makes the network."""
 
 
 def builder_of(entry: Entry) -> Callable[[], Any]:

@@ -34,7 +34,7 @@ class Runner(ABC):
     """Network and tables, run by MindSpore (`graph_runner.py`) or ONNX Runtime (`onnx_runner.py`).
 
     Attributes:
-        name: name of the library that computes the answers, for `Status`.
+        name: name of the library that computes the answers, as `Status` reports it.
         lock: lock that is held during `start` and during changes.
         network: MindSpore's Cell, or None.
         features: feature pipeline that the builder returned together with the network, or None.
@@ -92,13 +92,13 @@ class Runner(ABC):
 
     @abstractmethod
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], Outputs]:
-        """Read an answer's rows and parameters, and return a function that computes the answer.
+        """Read the rows and parameters for an answer; return a function that computes the answer.
 
-        The caller must hold the read lock during the call of `start`, but need not hold it when
-        calling the returned function.
+        The caller must hold the read lock during the call of `start`, but not during the call of
+        the returned function.
 
         Args:
-            arrays: result of the method `arrays`.
+            arrays: the inputs, as arrays that the method `arrays` has checked.
         """
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Runner(ABC):
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
-        """Load a chain (a checkpoint and its deltas) into tables and parameters, before any answer.
+        """Load the tables and dense parameters of a chain: a checkpoint and its deltas.
 
         Raises:
             CheckpointError: the chain belongs to another network.
@@ -115,14 +115,14 @@ class Runner(ABC):
 
     @abstractmethod
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Set the dense parameters, while no answer reads the parameters.
+        """Set the dense parameters. During the call, no thread may read the parameters.
 
         Args:
             values: pairs of a parameter and its array, which `matched` returned.
         """
 
     def close(self) -> None:
-        """Free the tables, unless they belong to another object."""
+        """Free the tables if this object made the tables."""
         with self.lock.writing():
             if self._owned:
                 for table in self.tables.values():

@@ -20,7 +20,7 @@ _MOST_AXES = 32  # of NumPy
 
 
 def pack_arrays(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bytes:
-    """Return arrays of numbers and bools as one message.
+    """Pack arrays of numbers and bools into one message.
 
     Args:
         arrays: arrays by name. NumPy lacks bfloat16, so an array of bfloat16 becomes float32.

@@ -77,7 +77,7 @@ class WorkerGroup:
     # ---- collective calls of the main thread
 
     def all_gather(self, data: bytes) -> list[bytes]:
-        """Return the bytes that all workers sent, by rank. Workers' data may differ in length."""
+        """Return the bytes that all workers sent, by rank. The lengths may differ."""
         self._require_main_thread("all_gather")
         return self._gather(data)
 
@@ -158,8 +158,8 @@ class WorkerGroup:
     def begin_step(self, step: int, samples: Sequence[int], summed: bool = False) -> None:
         """Begin a step, and set the number of samples of each worker.
 
-        Gradients are weighted by the numbers of samples until the next call. A worker without
-        samples takes part in the exchanges, but sends no keys.
+        The numbers of samples weight the gradients until the next call of `begin_step`. A worker
+        without samples takes part in the exchanges, but sends no keys.
 
         Args:
             step: the step number.
@@ -177,8 +177,8 @@ class WorkerGroup:
 
         The collective calls `all_gather`, `all_to_all` and `barrier` of a channel may be called by
         one thread only. Any thread may call `send`, `poll` and `receive`, which exchange single
-        messages. Tags of messages are 0 to 16383. On the channel 'service', tags are 0 to 8191,
-        because it uses higher tags for requests for rows.
+        messages. Tags of messages are 0 to 16383. On the channel 'service', only tags 0 to 8191 are
+        free, because requests for rows use higher tags.
 
         Raises:
             ValueError: no channel has this name.
@@ -266,7 +266,7 @@ _engine: Engine | None = None
 
 
 def set_engine(engine: Engine) -> None:
-    """Set the engine of this process's operators, and limit the engine to the worker's threads."""
+    """Set the engine that runs this process's operators, and limit its number of threads."""
     global _engine
     _engine = engine
     if _group is not None and _group._started:

@@ -36,7 +36,7 @@ HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
 # Variable in which this package's launcher sets the number of threads of each worker.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
 _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
-# All workers must start within a time limit of at least this number of seconds.
+# Minimum, in seconds, of the time limit within which all workers must start.
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
 _GET_MPI = f"install it with: {pip_install('mpi')}"
@@ -110,7 +110,7 @@ def allow_files(needed: int, what: str) -> None:
         what: purpose of the file descriptors, for the error message.
 
     Raises:
-        WorkerError: the hard limit is below `needed`.
+        WorkerError: the hard limit on open files is below `needed`.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -189,8 +189,8 @@ def same_program() -> dict[str, str]:
 def threads_of_worker() -> int | None:
     """Return the number of threads that the launcher set; None if no limit is needed.
 
-    No limit is needed if the launcher set no number, or the worker cannot use more cores than the
-    number.
+    No limit is needed if the launcher set no number of threads, or if the worker can use at most
+    this number of cores.
     """
     threads = int(os.environ.get(THREADS, 0))
     return None if threads == 0 or len(os.sched_getaffinity(0)) <= threads else threads

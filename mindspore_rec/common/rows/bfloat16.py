@@ -30,7 +30,7 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
     if values.dtype != np.float32:
         raise TypeError(f"values must be float32, got {values.dtype}")
     bits = np.ascontiguousarray(values).view(np.uint32).reshape(values.shape)
-    # The sum in the next line can overflow only for NaN.
+    # In the next line, the sum can overflow only if a value is NaN.
     rounded = (bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)
     quiet = bits >> np.uint32(16) | np.uint32(0x40)
     return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)

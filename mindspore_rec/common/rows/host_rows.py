@@ -34,7 +34,7 @@ class HostRows(NativeAccess):
         return self._synchronised().keys()
 
     def has_rows(self, keys: np.ndarray) -> np.ndarray:
-        """Return a bool array of the shape of `keys` (int32 or int64): True for keys with a row."""
+        """Return bools in the shape of `keys` (int32 or int64): True for a key with a row."""
         return self._synchronised().contains(keys)
 
     def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
@@ -158,14 +158,14 @@ class HostRows(NativeAccess):
         """Pass all rows to a function, a part at a time, in no particular order.
 
         Args:
-            take: function that is called with arrays in the form that `export_rows` returns. `take`
-                must not use the table.
+            take: function that is called with arrays in the format of `export_rows`. `take` must
+                not use the table.
             with_state: as for `export_rows`. Default: False.
         """
         self._synchronised().export_parts(take, with_state)
 
     def export_keys(self, keys: np.ndarray, with_state: bool = False) -> dict[str, np.ndarray]:
-        """Return copies of the rows of some keys, in the form of `export_rows`.
+        """Return copies of the rows of some keys, in the format of `export_rows`.
 
         `present` is False for a key without a row.
 
@@ -178,13 +178,14 @@ class HostRows(NativeAccess):
     def export_since(
         self, mark: int, with_state: bool = False, sweep: bool = True
     ) -> dict[str, np.ndarray]:
-        """Return copies of the rows that changed since a mark, in the form of `export_rows`.
+        """Return copies of the rows that changed since a mark, in the format of `export_rows`.
 
         Args:
-            mark: a mark of this table, from `marks`.
+            mark: a mark that this table's `marks` returned. Rows that changed after the mark are
+                exported.
             with_state: as for `export_rows`. Default: False.
-            sweep: True to first evict the rows whose eviction is due. With `sweep`, the keys of
-                evicted rows are also returned, with `present` False. Default: True.
+            sweep: True to first evict the rows whose eviction is due. If `sweep` is True, the keys
+                of evicted rows are also returned, and their `present` is False. Default: True.
         """
         return self._synchronised().export_since(mark, with_state, sweep)
 
@@ -222,7 +223,7 @@ class HostRows(NativeAccess):
         )
 
     def row_digests(self, part: int = 0, parts: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Return the keys (int64) in a part of `digest(parts)`, and the rows' digests (uint64)."""
+        """Return the keys, int64, of one part of the rows, and the rows' digests, uint64."""
         return self._synchronised().row_digests(part, parts)
 
     def damaged_rows(self, part: int = 0, parts: int = 1) -> np.ndarray:
@@ -234,10 +235,10 @@ class HostRows(NativeAccess):
         next delta.
 
         Args:
-            part: index of the part of the rows to check, below `parts`. Default: 0.
+            part: which part of the rows to check, 0 to `parts` - 1. Default: 0.
             parts: number of parts, 1 to 65,536. A call checks only the rows of the part `part`. A
                 check of a million rows of 16 floats takes about 20 ms of one CPU. Default: 1, which
-                means all rows.
+                means that a call checks all rows.
 
         Returns:
             int64 `[n]`.
@@ -269,13 +270,13 @@ class HostRows(NativeAccess):
                 during the call.
 
         Returns:
-            Number of checked rows, and True if the round has ended.
+            The number of checked rows, and whether the round has ended.
 
         Raises:
             RuntimeError: a row is damaged (`_native.RowDamagedError`). The error message names the
-                tier and the key, and the next call begins a new round. A RuntimeError is also
-                raised if a tier cannot be read. After a failed read, the next call tries the same
-                rows again.
+                tier and the key. After a RowDamagedError, the next call begins a new round. A
+                RuntimeError is also raised if a tier cannot be read. After a failed read, the next
+                call tries the same rows again.
             ValueError: the table has no tier below host memory; or `rows` is out of range.
 
         Example:
@@ -301,13 +302,14 @@ class HostRows(NativeAccess):
         last_times: np.ndarray | None = None,
         codes: np.ndarray | None = None,
     ) -> None:
-        """Set whole rows from arrays in the form of `export_rows`.
+        """Set whole rows, given arrays in the format of `export_rows`.
 
         If an argument is None, the corresponding numbers of the rows are set to initial values.
 
         Args:
-            codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes
-                of each int8 row. A table of int8 rows keeps the bytes of `codes` unchanged.
+            codes: uint8 `[n, 4 + dim]`, the scale, the offset and the codes of each int8 row.
+                `codes` replaces `values`. A table of int8 rows keeps the bytes of `codes`
+                unchanged.
 
         Raises:
             ValueError: shapes do not fit, or `states` belongs to an optimizer with another rule. If

@@ -18,8 +18,7 @@ class HostTable(HostRows, TableState):
         dim: number of floats in a row.
         key_dtype: 'Int32' or 'Int64', or MindSpore's type with this name.
         counts_keys: True if the table counts the occurrences of keys without a row.
-        admission: policy by which keys get a row; the attribute exists only if `counts_keys` is
-            True.
+        admission: the table's admission policy; the attribute exists only if `counts_keys` is True.
     """
 
     dim: int

@@ -58,7 +58,7 @@ class CountAdmission:
     """
 
     kind: ClassVar[str] = "count"  # name of the policy in the native core
-    # Counts of keys without a row: "keys" (one count for each key), "sketch", or None.
+    # How the policy counts keys without a row: "keys" (one count for each key), "sketch", or None.
     counts: ClassVar[str | None] = "keys"
 
     threshold: int | None
@@ -142,9 +142,9 @@ class ProbabilityAdmission:
     """Policy that admits a key with a fixed probability at each occurrence in training.
 
     If a key without a row occurs n times in a batch, the key is admitted with probability
-    1 - (1 - probability) ** n. The policy keeps no counters. The decision to admit a key is a
-    function of (seed, table name, key, step, n). The decision is the same for all occurrences in a
-    batch, and in a repeated run.
+    1 - (1 - probability) ** n. The policy keeps no counters. The decision to admit a key depends
+    only on the seed, the table's name, the key, the step and the number n of occurrences. The
+    decision is the same for all occurrences in a batch, and in a repeated run.
 
     Args:
         probability: probability that one occurrence admits the key, above 0, at most 1.
@@ -179,13 +179,13 @@ Admission = CountAdmission | SketchAdmission | ProbabilityAdmission
 
 
 def counts_of(kind: str) -> str | None:
-    """Return the kind of counts that an admission policy keeps for keys without a row.
+    """Return how an admission policy counts keys without a row: "keys", "sketch" or None.
 
     Args:
         kind: name of the policy in the native core.
 
     Returns:
-        "keys", "sketch", or None for no counts or an unknown name.
+        "keys" or "sketch"; None if the policy does not count, or the name is unknown.
 
     Example:
         >>> counts_of("count"), counts_of("probability")
@@ -200,16 +200,16 @@ class Eviction:
 
     If rows are evicted by age, a row is hidden from all lookups as soon as its age reaches the
     limit. The row's memory is freed later, by a sweep that visits a slice of the table in each
-    step. If the table has too many rows at the end of a step, rows are evicted by capacity. The
-    order of eviction is approximate, because victims are chosen from a sample of eight rows for
-    each row to evict. The next incremental export contains every eviction.
+    step. If the table has too many rows at the end of a step, rows are evicted in the order
+    `order`. The order of eviction is approximate, because victims are chosen from a sample of eight
+    rows for each row to evict. The next incremental export contains every eviction.
 
     Args:
         max_idle_steps: number of whole steps without a training lookup after which a row is
             evicted, at least 1. With a limit of 1, a row must be looked up in every step to stay in
             the table. If a row is written between two steps, its age is measured from the next
             step.
-            Default: off (None or -1), as for the other limits.
+            Default: None, which means no limit. For all limits, -1 means the same as None.
         max_idle_seconds: seconds of event time without a training lookup after which a row is
             evicted, at least 1. A row's age is the watermark (greatest event time of the batches so
             far) minus the watermark when the row was last looked up. `max_idle_seconds` needs event
@@ -224,10 +224,10 @@ class Eviction:
             equal frequency or score, the least recently used row is evicted first. Default: 'lru'.
         half_life_steps: number of steps, above 0, after which an occurrence counts half as much.
             `half_life_steps` is required with 'lfu_decay', and illegal with all other orders.
-        min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is smaller, the sweep
-            evicts the row after at most 256 steps. Rows with initial values may be evicted too. To
-            keep rows with initial values, choose a limit below the norm of these values, or the
-            trigger 'callback'.
+        min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is below `min_norm`,
+            the sweep evicts the row after at most 256 steps. Rows with initial values may be
+            evicted too. To keep rows with initial values, choose a limit below the norm of initial
+            values, or the trigger 'callback'.
         trigger: the time at which rules are applied. With 'step', rules are applied in every step.
             With 'callback', rules are applied and ages are measured only when `table.evict()` is
             called, for example by `EvictCallback`. Default: 'step'.
@@ -331,7 +331,7 @@ def check_eviction(value: Any) -> Eviction | None:
 
 
 def check_unknown_value(argument: str, value: Any, dim: int) -> list[float] | None:
-    """Return an unknown value as a list of one or `dim` floats; None if `value` is None.
+    """Convert the value of unknown keys to a list of one or `dim` floats; None if `value` is None.
 
     Raises:
         TypeError, ValueError: `value` has another type or length, or is not finite.

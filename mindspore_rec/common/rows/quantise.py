@@ -44,15 +44,15 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     """Return scale, offset and codes of rows.
 
     The offset is the row's least number, rounded down to a float16. The scale is the least float16
-    for which `offset + scale * greatest code` is at least the row's greatest number. Therefore, the
-    error of each number is at most half the scale. If all numbers of a row are equal, all codes of
-    the row are equal: the least code for which a float16 scale is large enough. The scale of a row
-    of equal numbers is the float16 for which `offset + scale * code` is nearest to the row's
-    number. For a row of equal numbers up to 65504, the error is at most a millionth of the number
-    or 3e-8, whichever is greater. For a row of equal numbers above 65504, the error is at most
-    1/2048 of the number. Numbers below -65504 or above 65504 * (2^bits - 1) do not fit, and become
-    the nearest possible number. If a row has an infinity or a NaN, all numbers in the row become
-    NaN. In a row of NaN, the scale and the offset are NaN, and all codes are 0.
+    for which `offset + scale * greatest code` is at least the row's greatest number. The error of
+    each number is at most half the scale. If all numbers of a row are equal, all codes of the row
+    are the least code for which a float16 scale is large enough. The scale of a row of equal
+    numbers is the float16 for which `offset + scale * code` is nearest to the row's number. For a
+    row of equal numbers up to 65504, the error is at most a millionth of the number or 3e-8,
+    whichever is greater. For a row of equal numbers above 65504, the error is at most 1/2048 of the
+    number. Numbers below -65504 or above 65504 * (2^bits - 1) do not fit, and become the nearest
+    possible number. If a row has an infinity or a NaN, all numbers in the row become NaN. In a row
+    of NaN, the scale and the offset are NaN, and all codes are 0.
 
     Args:
         rows: floats `[n, dim]`.
@@ -61,9 +61,9 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     Returns:
         scale: float16 `[n]`.
         offset: float16 `[n]`.
-        codes: uint8 `[n, dim]` for 8 bits, or `[n, (dim + 1) // 2]` for 4 bits. With 4 bits, the
-        lower half of a byte is the first of two codes. With an odd dim, the upper half of the last
-        byte is 0.
+        codes: uint8 `[n, dim]` for 8 bits, or `[n, (dim + 1) // 2]` for 4 bits. With 4 bits, each
+        byte contains two codes, and the lower half is the first code. With an odd dim, the upper
+        half of the last byte is 0.
 
     Raises:
         ValueError: `rows` has an illegal shape, or the number of bits is not supported.
@@ -152,7 +152,7 @@ def to_bytes(rows: np.ndarray, bits: int) -> np.ndarray:
 
 
 def from_bytes(rows: np.ndarray, bits: int, dim: int) -> np.ndarray:
-    """Return the rows, float32 `[n, dim]`, from the bytes of `to_bytes`.
+    """Convert bytes from `to_bytes` back to rows, float32 `[n, dim]`.
 
     Raises:
         ValueError: shapes do not fit, or the number of bits is not supported.

@@ -37,7 +37,7 @@ def own_scope() -> Iterator[None]:
     If two tables of one scope have the same name, the newer table is used. Tables of different
     scopes do not conflict. With scopes, a process may have several networks with tables of the same
     names, for example two versions of a model, or a training network and a serving network. The
-    scope does not affect a table's name in files, its initial values and its digests.
+    scope affects neither a table's name in files nor the table's initial values and digests.
 
     Example:
         >>> with own_scope():

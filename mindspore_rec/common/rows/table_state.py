@@ -55,7 +55,7 @@ class TableState(NativeAccess):
 
     @property
     def scored(self) -> bool:
-        """True if rows have a frequency or score besides the optimizer's state."""
+        """True if the table stores a frequency or score for each row."""
         eviction = getattr(self, "eviction", None)
         return eviction is not None and eviction.order in ("lfu_decay", "score")
 

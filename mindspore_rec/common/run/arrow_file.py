@@ -37,7 +37,8 @@ def read_batches(
     Args:
         path: the file.
         schema: schema that the file must have.
-        rows: number of rows that the file must have. Default: None, which means any number.
+        rows: number of rows that the file must have. Default: None, which accepts any number of
+            rows.
 
     Raises:
         CheckpointError: the file is damaged or compressed, or has another schema or number of rows

@@ -158,8 +158,8 @@ def check_follows(before: Entry, entry: Entry) -> None:
 def verify(entry: Entry, names: Container[str] | None = None) -> None:
     """Check size, checksum and contents of every file of a checkpoint against its manifest.
 
-    The contents are checked too, because contents may have been wrong before their checksums were
-    computed.
+    The contents are checked too, because a checksum cannot detect contents that were wrong before
+    the checksum was computed.
 
     Args:
         entry: the checkpoint.
@@ -179,14 +179,15 @@ def verify_chain(
 
     Args:
         chain: the checkpoints.
-        names: function from a manifest to the names of the files to check. Default: all files.
+        names: function that takes a manifest and returns the names of the files to check. Default:
+            None, which means all files.
     """
     for entry in chain:
         verify(entry, None if names is None else names(entry.manifest))
 
 
 def chain_at(path: Path, step: int | None = None) -> list[Entry]:
-    """Return the chain of a full checkpoint, or of a state in the directory of a run.
+    """Return the chain of a state: a full checkpoint, and the deltas that lead to the state.
 
     Args:
         path: a full checkpoint, or the directory of a run.

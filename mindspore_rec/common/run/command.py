@@ -208,7 +208,7 @@ def _verify(checkpoints: list[Entry]) -> int:
 
 
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
-    """Return True if checkpoint `i` is a full checkpoint or the last, so that digests are compared.
+    """Return True if digests are compared: for full checkpoints and for the last checkpoint.
 
     A comparison of digests reads all rows of the state. If a full checkpoint was merged from
     deltas, its digests also cover these deltas.

@@ -120,7 +120,7 @@ def _sketch_bits(table: Any) -> int:
 
 
 def admission_of(table: Any) -> str:
-    """Return the kind of admission counters. Tables of the same kind can exchange counters.
+    """Return the kind of admission counters. A table can load only counters of the same kind.
 
     Args:
         table: the table.

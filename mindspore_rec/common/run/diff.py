@@ -19,12 +19,12 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Number of a table's rows that differ between two states, and number of equal rows.
+    """Numbers of different and of equal rows of a table in two states.
 
     Attributes:
-        only_first, only_second: rows whose key is only in the first, or only in the second state.
-        changed: rows that are in both states and whose bits differ.
-        same: rows that are identical in both states, bit for bit.
+        only_first, only_second: number of rows whose key the other state lacks.
+        changed: number of rows that are in both states and whose bits differ.
+        same: number of rows that are identical in both states, bit for bit.
         largest: greatest absolute difference of a value.
     """
 
@@ -40,11 +40,10 @@ class Difference:
     """Difference of two states.
 
     Attributes:
-        tables: differences by name, for tables that are in both states.
-        only_first, only_second: names of tables and parameters that are only in the first, or only
-            in the second state.
-        dense: greatest absolute difference, by name, of each parameter that differs; infinite if
-            shapes or dtypes differ.
+        tables: the differences of each table that is in both states, by the table's name.
+        only_first, only_second: names of the tables and parameters that the other state lacks.
+        dense: for each parameter that differs, the greatest absolute difference, by name; infinite
+            if shapes or dtypes differ.
     """
 
     tables: dict[str, TableDifference] = field(default_factory=dict)
@@ -112,7 +111,7 @@ def _bits(rows: np.ndarray) -> np.ndarray:
 def _side_by_side(
     first: Iterator[np.ndarray], second: Iterator[np.ndarray]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield parts of both states that cover the same range of keys."""
+    """Yield pairs of parts, one of each state, that cover the same range of keys."""
     one, two = next(first, None), next(second, None)
     while one is not None or two is not None:
         if one is not None and not len(one):

@@ -4,9 +4,9 @@
 In a manifest, each part of a table may have a `digest`: the digest of the part's rows after the
 checkpoint is applied (`common/digests/digest.py`). The digest of a full checkpoint is computed
 while rows are exported from the table or merged. Exported rows are digested before they are sorted
-and written. The trainer computes the digest for a delta while rows change, but a delta may also
-have no digest. If a state is merged from files, its digest must equal the digest of the state in
-the trainer's memory.
+and written. The trainer computes the digest of a delta while rows change. Some deltas have no
+digest. If a state is merged from files, the digest of the merged rows must equal the trainer's
+digest of the rows in memory.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def saved_digest(table: dict[str, Any]) -> str | None:
 
 
 def digest_numbers(table: dict[str, Any]) -> str:
-    """Return the type of the numbers from which the digest in a manifest's entry is computed."""
+    """Return the type to which rows are converted before a manifest's digest is computed."""
     return "int8" if table.get("value_dtype") == "int8" else "float32"
 
 
 def digested(parts: Iterable[np.ndarray], to: DigestSum, numbers: str) -> Iterator[np.ndarray]:
-    """Yield parts of rows unchanged, and add the digests of their rows to the sum `to`."""
+    """Yield each part of the rows unchanged, and add the part's digest to `to`."""
     for part in parts:
         to.add(part["key"], _numbers_of(part, numbers))
         yield part
@@ -62,7 +62,7 @@ def table_digest_at(
         chain: checkpoints from `newest_chain`.
         name: name of the table.
         numbers: type of the numbers in the rows: 'float32', 'int8' or 'int4'. Default: None, which
-            means the type from which the manifest's digest is computed.
+            means the type that the manifest's digest refers to.
         parts: number of parts, 1 to 65,536. Default: 1.
 
     Raises:
@@ -79,7 +79,7 @@ def table_digest_at(
 def row_digests_at(
     chain: Sequence[Entry], name: str, numbers: str, wanted: Sequence[int], parts: int
 ) -> dict[int, int]:
-    """Return the digests of the rows in some parts of a table, by key.
+    """Return a dict from key to the digest of the key's row, for the rows in some parts of a table.
 
     Args:
         chain, name, numbers, parts: as for `table_digest_at`.
@@ -118,7 +118,7 @@ def _keys(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbers_of(rows: np.ndarray, numbers: str) -> np.ndarray:
-    """Return the values of rows as `numbers`: 'float32', 'int8' or 'int4'."""
+    """Convert the values of rows to the type `numbers`: 'float32', 'int8' or 'int4'."""
     value = rows.dtype["value"]
     if value.base.str == NUMBERS["int8"]:
         if numbers == "int8":

@@ -27,7 +27,7 @@ _DAMAGE = (
 
 
 class CheckpointError(ValueError):
-    """Error of a checkpoint with a file that is damaged or forged, or does not fit the other files.
+    """Raised if a file of a checkpoint is damaged, forged or inconsistent with the other files.
 
     The error's text names the file and the damage. A CheckpointError is raised before anything is
     changed.

@@ -57,15 +57,15 @@ class LiveTable:
 
 
 class ServerBusyError(OSError):
-    """Error if a server is too busy to answer now, so that the request may be repeated later."""
+    """Raised if a server is too busy to answer. The same request may succeed later."""
 
 
 class _GoneOnError(CheckpointError):
-    """Error if a server's status and its answer describe different states."""
+    """Raised if a server's status and the server's answer describe different states."""
 
 
 def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:
-    """Compare the tables of a server with the tables of the run that it follows.
+    """Compare the tables of a server with the tables of the run that the server follows.
 
     The rows are compared with the full checkpoint and the deltas up to the version that the server
     reports. Before the comparison, all files of the compared checkpoints are verified. If the
@@ -172,7 +172,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Handler that refuses redirects, because the token must not be sent to another server."""
 
     def redirect_request(self, *arguments: Any) -> None:
-        """Return None, so that a redirect is an error."""
+        """Return None, so that urllib raises an error for a redirect."""
 
 
 def http_client(address: str, token: str | None = None, seconds: float = 600.0) -> AskServer:

@@ -58,7 +58,7 @@ def check_whole_rows(
     for name in names:
         check_alike(chain, name)
         if len({dtype_of(entry, name) for entry in chain}) > 1:
-            # Read all rows to check that every row has the last optimizer's state.
+            # Reading all rows checks that every row has the state of the newest optimizer.
             share = ALL if shares is None else shares[name]
             for _ in () if share is None else rows_at(chain, name, share):
                 pass
@@ -70,7 +70,7 @@ def _counter_files(entry: Entry, name: str) -> list[Path | None]:
 
 
 def check_tables(tables: Mapping[str, HostTable], entry: Entry) -> None:
-    """Check names, shapes, admission and optimizers of a network's tables against a checkpoint.
+    """Check that tables have the names, shapes, admission and optimizers of a checkpoint's tables.
 
     Raises:
         CheckpointError: a table of the network differs from the checkpoint.
@@ -122,7 +122,7 @@ def _set_clock(table: HostTable, saved: dict[str, Any]) -> None:
 
 
 class TableUpdate:
-    """Changes that a checkpoint makes to a table, in memory and ready to be applied.
+    """Changes of a checkpoint to one table, read into memory but not yet applied.
 
     Args:
         entry: a delta, or a full checkpoint, which replaces all rows.

@@ -3,15 +3,15 @@
 
 A directory appears completely or not at all: it is written under a temporary name, synced and
 renamed. The manifest, `manifest.json`, contains the checkpoint's identity (`kind`, `step`, `run`,
-`state`, `parent`), a description of its tables, and size and CRC32C of every other file. `crc32c`
-is the checksum of the manifest without the line `crc32c`.
+`state`, `parent`), a description of its tables, and size and CRC32C of every other file. The field
+`crc32c` is the checksum of the manifest's other lines.
 
 A `full` checkpoint contains all rows. A `delta` contains the changes since its parent state. The id
 `state` identifies the state after a checkpoint is loaded or applied. A training has one id `run`
 and saves a sequence of states. The ids of runs and states are random and never used twice.
 
-Each read and write of a manifest checks every field (`manifest_fields`). For example, a manifest
-can only name files in its own directory.
+Each read and write of a manifest checks every field (`manifest_fields`). The check also refuses
+names of files outside the checkpoint's directory.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def new_directory(target: Path) -> Iterator[Path]:
 def remove_beside(directory: Path) -> None:
     """Remove a directory that `put_in_place` failed to rename, if the old name could be synced.
 
-    If the old name could not be synced, the complete directory is kept for the next writer to
-    remove, because the new name may reappear after a power loss.
+    If the old name could not be synced, the directory is kept complete, because it may reappear
+    under the new name after a power loss. The next writer removes the directory.
     """
     try:
         sync(directory.parent)
@@ -116,7 +116,7 @@ def put_in_place(beside: Path, target: Path) -> None:
         OSError: the new name could not be synced, and the directory was renamed back. If writing a
             checkpoint fails, the checkpoint must not appear later, because the next delta starts
             from the state of the previous checkpoint. If renaming back fails too, the directory
-            keeps the new name, and the error comes from the second rename.
+            keeps the new name, and the error of the second rename is raised.
     """
     os.rename(beside, target)
     try:
@@ -129,7 +129,7 @@ def put_in_place(beside: Path, target: Path) -> None:
 
 
 def describe_files(directory: Path) -> dict[str, Any]:
-    """Return size and checksum of each file of a directory, in the form of a manifest."""
+    """Return the size and the checksum of each file in a directory, as a manifest stores them."""
     return {
         path.name: {"size": path.stat().st_size, "crc32c": _checksum(path)}
         for path in sorted(directory.iterdir())
@@ -144,7 +144,8 @@ def write_manifest(
     Args:
         directory: directory that contains the checkpoint's files.
         fields: fields of the manifest, without the files.
-        files: result of `describe_files` if it is known. Default: None.
+        files: the result of `describe_files(directory)`. Default: None, which means that
+            `write_manifest` calls `describe_files`.
 
     Raises:
         OSError: the manifest cannot be written.

@@ -147,7 +147,7 @@ def _check_files(files: Any, workers: int) -> None:
 
 
 def _parts(where: str, table: dict[str, Any], workers: int) -> list[tuple[str, Any]]:
-    """Return the parts of a table, each with its field name for error messages."""
+    """Return the parts of a table's entry, each with the name of its field for error messages."""
     if workers == 1:
         _require("parts" not in table, f"{where}.parts", "of several workers", table.get("parts"))
         return [(where, table)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge a full checkpoint and the deltas after it into a new checkpoint, without a network."""
+"""Merge the files of a full checkpoint and of the deltas after it into a new checkpoint."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def merge_chain(
     """Write the state of a chain as a full checkpoint.
 
     Each table has the same number of parts as in the last checkpoint. The table files are equal,
-    byte for byte, to the files that `RecCheckpoint` would write for this state.
+    byte for byte, to the files that `RecCheckpoint` would write for the same state.
 
     Args:
-        chain: checkpoints from `newest_chain`. All files of these checkpoints are checked.
+        chain: checkpoints from `newest_chain`. All files of the chain are checked.
         target: the directory to make, whose parent must exist.
         team: the workers that merge together. Each worker merges its own parts. The number of
             workers must equal the number of workers that wrote the last checkpoint. Default: one
             worker, which merges all parts.
-        network_of: directory of the run. The run's network file for predictors is copied into the
-            new checkpoint, so that the checkpoint can be served like the run. Default: no network
-            is copied.
+        network_of: directory of the run whose network is copied into the new checkpoint, so that a
+            predictor can serve the new checkpoint. Default: None, which means that no network is
+            copied.
 
     Returns:
         As `write_checkpoint`.

@@ -54,7 +54,7 @@ _MOST_MODEL = (1 << 31) - 1  # bytes of a protobuf message
 
 @dataclass(frozen=True)
 class Lookup:
-    """One lookup of a network, which the ONNX model does not contain.
+    """Lookup that a network makes outside its ONNX model.
 
     Attributes:
         result: input of the ONNX model that receives the rows of the lookup.
@@ -64,8 +64,8 @@ class Lookup:
         combiner: 'sum', 'mean' or 'sqrtn' combines the rows of each bag to one row; with None, the
             result has one row for each id.
         grouped: True if `tables` has one table for each column of the ids.
-        offsets: input of the network, or output of the model of ids, that contains the first
-            position of each bag in ids `[N]`; None if ids are `[B, L]` and each row is a bag.
+        offsets: the input of the network, or the output of the model of ids, with the first
+            position of each bag in ids `[N]`. None if ids are `[B, L]` and each row is a bag.
         weights: input of the network that contains the weight of each id; None if all weights are
             1.
     """
@@ -98,11 +98,12 @@ class NetworkFile:
         features: description of the FeaturePipeline that the builder returns together with the
             network, or the reason why the pipeline has no description. None if the builder returns
             no pipeline.
-        inputs, outputs: inputs and outputs of the network.
+        inputs, outputs: name, shape and dtype of each input and output of the network.
         lookups: lookups that are not part of the model.
         tables: for each table, the arguments of `_native.Table` and the dtype of the keys.
         parameters: dense parameters that are inputs of the model.
-        dense, ids: the ONNX models. `ids` is empty if all ids are inputs of the network.
+        dense, ids: the ONNX models of the dense part and of the ids, as bytes. `ids` is empty if
+            all ids are inputs of the network.
         directory: the directory of the files.
     """
 

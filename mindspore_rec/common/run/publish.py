@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy a run for predictors. Rows in the copy have no optimizer state, and may be int8.
+"""Copy the checkpoints of a run for predictors.
 
-The copy is a directory like the run's directory, with the same states, deltas and network.
-Predictors can follow the copy instead of the run. Training cannot resume from the copy.
+The copy is a directory like the run's directory, with the same states, deltas and network. Rows in
+the copy have no optimizer state, and may be int8. Predictors can follow the copy instead of the
+run. Training cannot resume from the copy.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Publisher:
     Args:
         run: the directory that `RecCheckpoint` writes.
         target: the directory of the copy, which is made if it is missing. `target` must be empty,
-            or contain only the copy that an earlier publisher made of this run.
+            or contain only a copy of this run that an earlier publisher made.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
@@ -154,8 +155,8 @@ class Publisher:
             poll_seconds: seconds between two calls of `publish`.
             published: function that is called with the path of each copy.
             failed: function that is called with the error if `publish` fails, for example because
-                of a damaged checkpoint or a full disk. A repeated error is not reported again. The
-                next `publish` tries again.
+                of a damaged checkpoint or a full disk. A repeated error is not reported again.
+                After a failure, the next call of `publish` tries again.
         """
         last_error = ""
         while True:
@@ -189,12 +190,12 @@ class Publisher:
         return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the run's checkpoints to copy, and an error if manifests are damaged."""
+        """Return the checkpoints to copy, and an error if a manifest is damaged, otherwise None."""
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:
-            # Also copy the deltas before a full checkpoint, because predictors may need them to
-            # continue from an earlier state.
+            # Also copy the deltas before a full checkpoint, because predictors may need these
+            # deltas to continue from an earlier state.
             first = min(entry.step for entry in there.values())
             left = [each for each in checkpoints if each.step > first or each.path.name in there]
             if any((self._run / name).is_dir() for name in there):

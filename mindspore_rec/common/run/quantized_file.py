@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a table's rows as int8 or int4, for serving with other programs.
+"""Files that contain a table's rows as int8 or int4, for serving with other programs.
 
 An Arrow or Parquet file with the columns
 

@@ -128,7 +128,7 @@ def flat_of(column: pa.Array) -> np.ndarray:
 
 
 def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Convert float32 numbers to a column's type, and round as a table of this type does."""
+    """Convert float32 numbers to a column's type, with the rounding of a table of this type."""
     if dtype.kind == "u":
         return to_bytes(numbers, 8) if dtype.itemsize == 1 else to_bfloat16(numbers)
     with np.errstate(over="ignore"):
@@ -136,7 +136,7 @@ def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def widened(rows: np.ndarray) -> np.ndarray:
-    """Return rows with all numbers as float32; return `rows` unchanged if all numbers are float32.
+    """Convert all numbers in rows to float32; return `rows` itself if all numbers are float32.
 
     Example:
         >>> rows = np.zeros(1, [("key", "<i8"), ("value", "<u2", (2,)), ("count", "<u4")])

@@ -56,8 +56,8 @@ def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarr
     Args:
         entry: the checkpoint.
         name: name of the table.
-        share: the keys whose rows are read. Parts without keys of the share are not read. Default:
-            all keys.
+        share: the keys whose rows are read. Parts that contain no key of the share are not read.
+            Default: all keys.
     """
     table, dtype = table_entry(entry, name), dtype_of(entry, name)
     parts, legal = parts_of(table), legal_keys(table)
@@ -115,7 +115,7 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
 
 
 def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[np.ndarray]:
-    """Yield all rows of a table in the state of a chain, a part at a time, in the order of keys.
+    """Yield all rows of a table after a chain of checkpoints, by ascending key, a part at a time.
 
     The rows are the same as in a full checkpoint of the chain's state. Rows whose age has reached
     the table's limit are not yielded. Rows without an event time are assigned the first event time.
@@ -156,8 +156,8 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # If the dtypes differ, the table's optimizer was replaced before this delta. The first
-            # delta after a new optimizer contains all rows, with the new optimizer's state.
+            # A different dtype means that the table's optimizer was replaced before this delta. The
+            # first delta after a new optimizer contains all rows, with the new optimizer's state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])
@@ -186,7 +186,7 @@ def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def _first_time(chain: Sequence[Entry], name: str) -> int:
-    """Return the first event time that was set within the chain; 0 if none was set."""
+    """Return the first event time if it was set after the full checkpoint; otherwise 0."""
     if table_entry(chain[0], name)["event_time"] != 0:
         return 0
     times = (table_entry(entry, name)["first_time"] for entry in chain)

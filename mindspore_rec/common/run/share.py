@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Share: the part of a table's keys that belongs to one of several workers.
 
-A table that one worker saved has one part with all keys. If a table was distributed over several
-workers, it has one part for each worker, with the worker's keys. The number of workers that read a
-checkpoint may differ from the number of workers that wrote it.
+A table that one worker saved has one part with all keys. A table that was distributed over several
+workers has one part for each worker, which contains the worker's keys. The number of workers that
+read a checkpoint may differ from the number of workers that wrote it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Share:
 
     Attributes:
         worker: index of the worker, from 0.
-        workers: number of workers; 1 for all keys.
+        workers: number of workers. If there is one worker, the share contains all keys.
 
     Example:
         >>> keys = np.arange(6)
@@ -63,7 +63,7 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Shares:
-    """One worker's shares of the keys of all tables; each share depends on its table's placement.
+    """For each table, the keys that belong to one worker, which depend on the table's placement.
 
     Attributes:
         worker: index of the worker, from 0.
@@ -93,7 +93,7 @@ class Shares:
         return self.of_network
 
     def saved(self, table: Any, number: int) -> Share | None:
-        """Return the share of a table's keys that the worker saves.
+        """Return which keys of a table this worker saves.
 
         Only one worker saves a replicated table.
 
@@ -117,16 +117,16 @@ def file_name(kind: str, table: int, share: Share = ALL) -> str:
 
 
 def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the parts of a table, from its entry of a manifest.
+    """Return the parts in a table's entry of a manifest.
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If one worker wrote the checkpoint, the
-    entry itself is the only part.
+    table's entry is its only part.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)
 
 
 def total(table: dict[str, Any], what: str) -> int:
-    """Return the number of 'rows' or 'deleted_rows' in all parts of a table."""
+    """Return the sum of `what`, 'rows' or 'deleted_rows', over all parts of a table."""
     return sum(part.get(what, 0) for part in parts_of(table))

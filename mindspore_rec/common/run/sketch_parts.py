@@ -6,9 +6,9 @@ both the block that counts the key and the worker that owns the key. All blocks 
 hash values, and all workers have equal ranges of hash values. Every worker counts in a separate
 range of blocks, so the sum of all workers' sketches equals the sketch of a job of one worker. Only
 a block on the boundary between two workers counts keys of both workers. If the number of blocks is
-a multiple of the number of workers, no block is on a boundary. If a block is on a boundary, both
-workers of the boundary load the counts of all keys of the block. If the number of workers changes
-again, both workers' counts of a boundary block are added. Therefore, the counts of a boundary block
+a multiple of the number of workers, every block belongs to one worker. If a block is on a boundary,
+both workers of the boundary load the counts of all keys of the block. If the number of workers
+changes again, both workers' counts of a boundary block are added, so that the counts of the block
 may be too high, but never too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
@@ -32,7 +32,7 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
     """Return the sketch of a share of the keys.
 
     Args:
-        saved: sketches by the number of their part, for all parts that may have keys of the share.
+        saved: the sketch of each part that may have keys of the share, by the part's number.
         bits: bits of a counter, 4, 8 or 16.
         share: share of the keys to count.
         parts: number of parts into which the keys were divided when the sketches were saved.

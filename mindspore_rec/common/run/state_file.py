@@ -83,7 +83,7 @@ def without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def with_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Restore a state from the JSON values and the arrays of `without_arrays`."""
+    """Restore a state, given the JSON values and the arrays from `without_arrays`."""
     if isinstance(value, dict):
         if set(value) == {_ARRAY}:
             return arrays[value[_ARRAY]]

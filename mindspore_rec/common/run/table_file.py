@@ -3,9 +3,9 @@
 
 The column `key` is int64. The columns `value` and `state` (optimizer state) are fixed-size lists of
 float32 or of the table's type (`row_format.py`). The columns `count`, `last_step` and `last_time`
-are uint32. Rows are sorted by key, in record batches of 65,536 rows. Therefore, tables with the
-same rows have the same files, even if the rows are in different tiers. Writing and reading need
-memory only for a part of the table.
+are uint32. Rows are sorted by key, in record batches of 65,536 rows, so that tables with the same
+rows have the same files, even if the rows are in different tiers. Writing and reading need memory
+only for a part of the table.
 
 In memory, rows are NumPy structured arrays with the file's columns as fields.
 """
@@ -96,7 +96,7 @@ def file_dtypes(table: HostTable) -> dict[str, str]:
 
 
 def to_rows(arrays: Arrays, dtype: np.dtype) -> np.ndarray:
-    """Return rows from the arrays of `TableParameter.export_rows`."""
+    """Convert the arrays of `TableParameter.export_rows` to a structured array of rows."""
     rows = np.empty(len(arrays["keys"]), dtype)
     rows["key"] = arrays["keys"]
     rows["value"] = narrowed(arrays["values"], dtype["value"].base)
@@ -108,7 +108,7 @@ def to_rows(arrays: Arrays, dtype: np.dtype) -> np.ndarray:
 
 
 def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
-    """Return the arguments of `TableParameter.import_rows` from rows. Rows of int8 stay int8."""
+    """Convert rows to the arguments of `TableParameter.import_rows`. Rows of int8 stay int8."""
     names = {"key": "keys", "value": "values", "state": "states", **_INTEGERS}
     if rows.dtype["value"].base.str == NUMBERS["int8"]:
         names["value"] = "codes"
@@ -249,8 +249,7 @@ def check_rows(
     """Check a file as `read_rows` does, without copying the rows.
 
     Raises:
-        CheckpointError: `read_rows` would raise a CheckpointError, or a key does not belong to
-            `share`.
+        CheckpointError: as for `read_rows`, or a key does not belong to `share`.
     """
     for batch in _row_batches(path, dtype, rows, legal):
         check_share(path, batch["key"].to_numpy(), share)
@@ -318,7 +317,7 @@ def _schema(dtype: np.dtype) -> pa.Schema:
 
 
 def to_batch(rows: np.ndarray, with_state: bool = True, flat: bool = False) -> pa.RecordBatch:
-    """Return rows as columns of float32.
+    """Convert rows to columns of float32.
 
     With `flat`, each element of a row's value is a separate column.
     """

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Team: the workers of a checkpoint, each of which writes or reads one part.
 
-If an action fails on one worker, it raises an error on all workers, so that all workers continue in
-the same way.
+If an action fails on one worker, all workers raise an error, so that no worker continues alone.
 """
 
 from __future__ import annotations
@@ -113,9 +112,9 @@ class Team:
         return self.all(lambda: work() if self.worker == 0 else None)[0]  # type: ignore[return-value]
 
     def told(self, work: Callable[[], T]) -> T:
-        """Call a short, infallible function on worker 0, and return the result on every worker.
+        """On worker 0, call a fast function that never raises; return the result on every worker.
 
-        `told` sends only one message, and does not start the thread of `patient`.
+        `told` sends only one message, and starts no thread even if `patient` is True.
         """
         mine = work() if self.worker == 0 else None
         told = [mine] if self._channel is None else _gathered(self._channel, mine)

@@ -49,11 +49,11 @@ def write_checkpoint(
         target: the directory to make.
         fields: function that returns the manifest's fields except tables and files. Only worker 0
             calls `fields`.
-        write: function that writes this worker's files into a directory, and returns the tables'
-            entries of the manifest.
+        write: function that writes this worker's files into a directory, and returns the manifest's
+            entries for the tables.
         team: the workers. Default: one worker.
         add: function that writes further files into the directory; the manifest has no entries for
-            these files. Only worker 0 calls `add`, before the directory gets its final name.
+            these files. Only worker 0 calls `add`, before the directory is renamed to `target`.
             Default: no function.
 
     Returns: The manifest's fields without the entries of files and tables, plus the totals `rows`
@@ -125,7 +125,7 @@ def _finish(
 
 
 def joined_tables(described: list[Described]) -> Described:
-    """Combine the workers' entries of the tables into the entries of a manifest.
+    """Combine the table entries of all workers into the manifest's table entries.
 
     Raises:
         RuntimeError: a table does not have the same state on all workers.
@@ -155,7 +155,7 @@ def _check_same(name: str, shared: Described, part: Described, first: int, worke
 
 
 def summary(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest's fields without tables and files, plus the totals `rows` and `bytes`."""
+    """Return a manifest without `tables` and `files`, but with the totals `rows` and `bytes`."""
     fields = {key: value for key, value in manifest.items() if key not in ("files", "tables")}
     rows = sum(total(table, "rows") for table in manifest["tables"].values())
     size = sum(file["size"] for file in manifest["files"].values())

@@ -4,8 +4,8 @@
 A small stream may decode to many bytes. A body may be compressed, dictionaries and views may repeat
 a text many times, and null columns may have any length. This module reads the metadata of every
 message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs) and adds up the
-decoded sizes. If the sum is within the limit, Arrow decodes the stream and verifies the metadata
-itself.
+decoded sizes. Arrow decodes the stream only if the decoded size is within the limit. Arrow also
+verifies the metadata.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REFUSED_TYPES = {14: "union", 22: "run-end encoded", 25: "list view", 26: "larg
 
 
 class TooLargeError(ValueError):
-    """Error for a complete stream that decodes to more bytes than allowed."""
+    """Raised if a complete stream decodes to more bytes than allowed."""
 
 
 class _Table:
@@ -70,7 +70,7 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return a vector's first offset and its length; 0, 0 without a vector."""
+        """Return the offset of a vector's first element and the vector's length; 0, 0 if none."""
         place = self._place(field)
         if not place:
             return 0, 0
@@ -98,7 +98,7 @@ def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> 
     Args:
         stream: one whole stream, with its end marker.
         most: maximum number of bytes of memory for the decoded stream.
-        known: metadata of schemas that passed the check. `decoded_bytes` adds new schemas to
+        known: metadata of schemas that passed an earlier check. `decoded_bytes` adds new schemas to
             `known`. Default: none.
 
     Returns:

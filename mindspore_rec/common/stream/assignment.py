@@ -58,7 +58,7 @@ class Assignment:
         self.partitions = sorted({*self.partitions, *partitions})
 
     def first_offsets(self) -> dict[int, int]:
-        """Return each partition's first offset for a stream without a state."""
+        """Return the offset at which each partition begins if no state is loaded."""
         if isinstance(self.start, Mapping):
             return dict(self.start)
         side = 0 if self.start == "earliest" else 1
@@ -69,8 +69,8 @@ class Assignment:
 
         If `start` has offsets by partition, a partition begins at its offset in `start`, or at 0 if
         `start` has no offset for it. If `start` has no offsets, a stream of all partitions begins
-        at 0, so that no message is lost. A stream of some partitions begins at a partition's first
-        message.
+        at 0, so that no message is lost. A stream of selected partitions begins at the first
+        available message of each partition.
         """
         new = [p for p in partitions if p not in known]
         if isinstance(self.start, Mapping):

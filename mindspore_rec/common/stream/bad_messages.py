@@ -56,7 +56,7 @@ class BadMessages:
         order.on_good = self._share.good
 
     def take(self, partition: int, entry: BadEntry) -> None:
-        """Count a bad message of a partition, and send the message to the dead-letter topic.
+        """Count a bad message, and send the message to the dead-letter topic.
 
         Raises:
             ValueError: the policy has no dead-letter topic.
@@ -95,8 +95,8 @@ class BadMessages:
         """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: True if this run has read messages. True returns this run's offsets, and False
-                returns the offsets of the loaded state.
+            reading: True if this run has read messages. With True, the result contains this run's
+                offsets; with False, the offsets of the loaded state.
         """
         marks = self._marks
         if reading and self._letters is not None:
@@ -108,7 +108,7 @@ class BadMessages:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state that `state_dict` returned, in this version or an older one."""
+        """Load a state that `state_dict` returned, in this or an older version of the library."""
         self._counts = dict(state["dead"])
         self._marks = state["dead_marks"]
         self._share.load_state_dict(state.get("dead_share"))

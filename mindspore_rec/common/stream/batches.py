@@ -22,7 +22,7 @@ class PassPlace:
 
     Args:
         passes: number of complete passes before the pass to which the batch belongs.
-        batches: number of batches of the pass, up to and including this batch.
+        batches: number of the batch in its pass, from 1.
         first: digest of the first batch of the pass.
         digest: digest of the pass's batches, in order, up to and including this batch.
         generators: states of random generators at the beginning of the pass.
@@ -51,8 +51,8 @@ class Batch:
         place: position of the batch, if the source has no state. The training sets `place`.
             Default: None.
         before_step: function that a training calls just before the step of the batch. `before_step`
-            sets state that belongs to the step, such as the event time, so that reading batches
-            ahead does not set the state too early. Default: None.
+            sets values such as the event time, which must not be set earlier, when the batch is
+            read ahead. Default: None.
 
     Example:
         >>> import numpy as np
@@ -92,7 +92,7 @@ class BatchSource(ABC):
     * A source with a state (`has_state`): `state_dict` returns its position in the data, and
       `load_state_dict` resumes at this position.
     * A finite source without a state: each pass reads the data from the beginning.
-    * A source that cannot be resumed: `cannot_resume` is the reason.
+    * A source that cannot be resumed: `cannot_resume` contains the reason.
 
     A subclass must define the method `read`. By default, a source has no state and no known length.
     A source that changes the batches of another source is a `BatchWrapper`.
@@ -137,7 +137,7 @@ class BatchSource(ABC):
 
     @property
     def lag(self) -> int | None:
-        """Number of a stream's messages that are not in a batch yet; None for other data."""
+        """Number of the stream's messages that are not in a batch yet; None without a stream."""
         return None
 
     # ---- resuming after a restart
@@ -161,16 +161,16 @@ class BatchSource(ABC):
 
     @property
     def passes(self) -> int | None:
-        """Number of complete passes over all runs; None if the source does not count them."""
+        """Number of complete passes in all runs; None if the source does not count passes."""
         return None
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the position in the data as JSON values, which include `batches`.
 
         Args:
-            batches: number of the batch after which the state is returned. A training that reads
-                batches ahead must pass `batches`. Default: None, which means the state after all
-                batches read so far.
+            batches: number of the batch after which the state is returned. Required if batches are
+                read ahead of the training. Default: None, which means the state after all batches
+                read so far.
 
         Raises:
             ValueError: the source has no state, or no longer keeps the requested state.
@@ -191,7 +191,7 @@ class BatchSource(ABC):
         return []
 
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
-        """Mark `passes` passes as already read, for data with a different order in each pass.
+        """Mark `passes` passes as already read, for data whose order differs from pass to pass.
 
         A training that resumes in a later pass first calls `skip_passes`, and then reads its first
         batch. By default, `skip_passes` does nothing. Override `skip_passes` unless all passes have
@@ -200,7 +200,7 @@ class BatchSource(ABC):
 
     @property
     def reads_on(self) -> bool:
-        """True if no batch is lost when `read()` is called again after an exception."""
+        """True if reading can continue after an exception without the loss of a batch."""
         return False
 
     @property
@@ -219,7 +219,7 @@ class BatchSource(ABC):
     # ---- several workers
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return a source of one worker's share of the data.
+        """Return a source that yields one worker's share of the data.
 
         A training with several workers calls `split_by_worker` on each worker, before the first
         batch. Each row of the data is in exactly one share. `split_by_worker` may restrict this
@@ -230,15 +230,16 @@ class BatchSource(ABC):
             workers: number of workers, at least 2.
 
         Returns:
-            The share; None, the default, if the source cannot divide its data. If the result is
-            None, the training divides the rows of each batch among the workers (`split_by_worker`).
+            A source of the worker's share; or None, the default, if the source cannot divide its
+            data. If the result is None, the training divides the rows of each batch among the
+            workers (`split_by_worker`).
         """
         return None
 
     # ---- event time
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables on which iteration sets the event time; an empty sequence by default.
+        """Return the tables that get the event time of each batch in an iteration; none by default.
 
         Raises:
             ValueError: batches have an event time, but there is no table on which to set the time.
@@ -246,7 +247,7 @@ class BatchSource(ABC):
         return ()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables on which the batches' event time is set; by default all of `tables`.
+        """Return the tables that get the event time of each batch; by default all of `tables`.
 
         Args:
             tables: tables of the network that is trained.
@@ -261,15 +262,15 @@ class BatchWrapper(BatchSource):
     """Source that changes the batches of another source, and delegates all other calls to that
     source.
 
-    For example, nested wrappers around a stream have the stream's state. A wrapper may drop
-    batches. Even if the wrapper drops batches, its state is the state after the last batch that was
-    used in training.
+    In nested wrappers, a property such as `has_state` has the value of the innermost source. A
+    wrapper may drop batches. Even if the wrapper drops batches, the wrapper's state is the state
+    after the last batch that was used in training.
 
     Args:
         source: source of the batches.
-        learner: object with `state_dict` and `load_state_dict` that learns from batches in
-            `change`. The learner's state after each batch is part of the wrapper's state. Default:
-            None.
+        learner: object that learns from batches in the method `change`. The learner has the methods
+            `state_dict` and `load_state_dict`. The learner's state after each batch is part of the
+            wrapper's state. Default: None.
 
     Attributes:
         source: source of the batches.
@@ -333,7 +334,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def lag(self) -> int | None:
-        """Number of a stream's messages that are not in a batch yet; None for other data."""
+        """Number of the stream's messages that are not in a batch yet; None without a stream."""
         return self.source.lag
 
     @property
@@ -356,7 +357,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def passes(self) -> int | None:
-        """Number of complete passes over the source, counted over all runs, or None."""
+        """Number of complete passes over the source in all runs; None if passes are not counted."""
         return self.source.passes
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
@@ -368,7 +369,7 @@ class BatchWrapper(BatchSource):
         if number < min(learned):
             raise ValueError(f"batches must be at least {min(learned)}, got {number}")
         place = self.source.state_dict(batches=number)
-        # If the wrapper drops a batch, there is no learner state with this batch's number.
+        # If the wrapper dropped batch `number`, use the learner's state after an earlier batch.
         latest = max(known for known in learned if known <= number)
         return {"batches": number, "source": place, "learned": learned[latest]}
 
@@ -416,7 +417,8 @@ class BatchWrapper(BatchSource):
         Raises:
             ValueError: the learner would learn from the rows of only one worker.
         """
-        # Return None, so that each batch's rows are divided after the learner has read all rows.
+        # A learner must read all rows of a stream. Therefore, return None: the rows of each batch
+        # are divided after the learner has read the batch.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)
@@ -432,9 +434,9 @@ class BatchWrapper(BatchSource):
         return self
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables on which a loop over the source sets the event time."""
+        """Return the tables that get the event time of each batch in a loop over the source."""
         return self.source.iteration_tables()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables on which the event time of the source's batches is set."""
+        """Return the tables that get the event time of the source's batches."""
         return self.source.event_tables(tables)

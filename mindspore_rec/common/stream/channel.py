@@ -2,9 +2,9 @@
 """DataSender and DataReceiver: send rows from feature workers to trainers through a Kafka topic.
 
 The topic stores the rows between N senders and M receivers, which may work at different speeds. A
-receiver may restart from any saved state. A message contains the name of its sender and a number.
-If a sender repeats messages after a crash, a receiver detects repeated messages by their numbers
-and drops them.
+receiver may restart from any saved state. Each message contains the sender's name and a sequence
+number. If a sender repeats messages after a crash, a receiver detects repeated messages by their
+numbers and drops them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SETTINGS = ("message_rows", "num_shards", "full_batch")
 class DataSender:
     """Sender of rows into a channel.
 
-    The sender waits for a missing broker. After two minutes without any confirmation, the sender
+    If no broker answers, the sender waits. After two minutes without any confirmation, the sender
     raises an error. If an error occurs, the channel still contains all messages that precede the
     first lost message. A new sender that resumes from a saved state sends the lost messages again,
     without duplicates.
@@ -218,8 +218,9 @@ class DataSender:
         """Continue from a saved position.
 
         Raises:
-            ValueError: the state belongs to a sender with another name, or a setting has changed
-                and messages that were sent after the state was saved must be repeated.
+            ValueError: the state belongs to a sender with another name. ValueError is also raised
+                if a setting has changed and messages that were sent after the state was saved must
+                be repeated.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(
@@ -390,7 +391,8 @@ def _reader(address: Any, topic: str, options: Mapping[str, Any]) -> LogClient:
 def _check_address(address: Any) -> None:
     """Check the address of brokers.
 
-    The error message helps with programs for mindpandas.channel, which pass the address of a node.
+    The error message explains a likely mistake: programs for mindpandas.channel pass the address of
+    a node.
     """
     each = [address] if isinstance(address, str) else address
     if not isinstance(each, Sequence) or not each or not all(isinstance(a, str) for a in each):

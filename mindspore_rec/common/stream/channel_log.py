@@ -60,7 +60,7 @@ def _is_number(text: bytes | None) -> bool:
 
 
 def last_number(client: LogClient, sender: str, begins: Mapping[int, int]) -> int:
-    """Return the greatest number of a sender's messages at or after the offsets `begins`, or -1.
+    """Return a sender's highest sequence number at or after the offsets `begins`; -1 if none.
 
     Args:
         client: reader of the channel.
@@ -101,7 +101,7 @@ def messages_from(client: LogClient, begins: Mapping[int, int]) -> Iterator[Mess
 
 
 def bounds_of(client: LogClient, partitions: list[int]) -> dict[int, tuple[int, int]]:
-    """Return `client.bounds(partitions)`. Repeat the call while the log does not answer.
+    """Return `client.bounds(partitions)`. Retry if the log does not answer.
 
     Raises:
         ConnectionError: the log does not answer for two minutes.

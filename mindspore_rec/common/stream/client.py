@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface that the clients of Kafka and of other message logs implement."""
+"""Interface of clients that read and write message logs, such as Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Message(NamedTuple):
         headers: names and bytes of the message's headers.
         key: the bytes of the message's key, or None.
         skipped: number of offsets just before the message that belong to markers of transactions or
-            to messages of aborted transactions. All further missing offsets belong to messages that
+            to messages of aborted transactions. All other missing offsets belong to messages that
             the log has removed.
     """
 
@@ -69,7 +69,7 @@ class LogClient(Protocol):
     def position(self, partition: int) -> int:
         """Return the offset at which the next poll continues, without a request to the log.
 
-        The offset may be after entries that are not messages, such as markers of transactions.
+        The offset may lie after entries that are not messages, such as markers of transactions.
         """
 
     def ends(self) -> dict[int, int]:

@@ -27,21 +27,21 @@ Transform = Callable[[pa.RecordBatch], Mapping[str, np.ndarray]]
 
 
 class StreamingDataset(BatchSource):
-    """Source of a stream's batches, for `RecModel.online_train` and `FeatureBatches`.
+    """Source that yields batches of a stream, for `RecModel.online_train` and `FeatureBatches`.
 
-    The dataset's state consists of the position in the stream and the transform's state. Position
-    and transform's state belong to the same batch. `state_dict(batches=...)` returns the state
-    after the last batch used in training, even if further batches have been read ahead.
-    `RecCheckpoint` saves the state if the training data are this object or a `BatchWrapper` around
-    this object, such as `FeatureBatches`. `RecCheckpoint` refuses other objects that read this
-    dataset, such as a `mindspore.dataset.GeneratorDataset` or a generator expression, because the
-    number of batches used in training is then unknown.
+    The dataset's state consists of the position in the stream and the transform's state. The
+    position and the transform's state are always saved after the same batch.
+    `state_dict(batches=...)` returns the state after the last batch used in training, even if
+    further batches have been read ahead. `RecCheckpoint` saves the state if the training data are
+    this object or a `BatchWrapper` around this object, such as `FeatureBatches`. `RecCheckpoint`
+    refuses other objects that read this dataset, such as a `mindspore.dataset.GeneratorDataset` or
+    a generator expression, because the number of batches used in training is then unknown.
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's
     step, even if batches are read ahead. If a feature of the transform is the timestamp, the time
-    is set on the tables of the transform's features. If no feature is the timestamp, the time is
-    set on all hash tables.
+    is set on the tables of the transform's features. If no feature of the transform is the
+    timestamp, the time is set on all hash tables.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
@@ -164,7 +164,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def reads_on(self) -> bool:
-        """True, because the stream keeps the rows of an unfinished batch after an exception."""
+        """True: after an exception, the stream keeps the rows of the unfinished batch."""
         return True
 
     @property
@@ -248,7 +248,7 @@ class StreamingDataset(BatchSource):
         """Resume at the position of a state, before the first batch.
 
         Raises:
-            TypeError, ValueError: `state` is not a state of this kind of stream and transform.
+            TypeError, ValueError: `state` does not belong to this kind of stream and transform.
             RuntimeError: batches have been read.
         """
         states = states_in(state)

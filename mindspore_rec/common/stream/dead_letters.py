@@ -66,7 +66,9 @@ class DeadLetters:
         Args:
             topic: the topic whose bad messages will be sent.
             offsets: for each partition, the offset of the next message to read.
-            marks: `marks` of an earlier run; with None, all dead letters are read.
+            marks: the value of `marks` in an earlier run: for each partition of the dead-letter
+                topic, the offset from which dead letters are read. With None, all dead letters are
+                read.
         """
         if self._client is None:
             return
@@ -99,7 +101,7 @@ class DeadLetters:
 
     @property
     def marks(self) -> dict[str, int]:
-        """Offsets in the dead-letter topic, by partition, from which a later run reads letters."""
+        """For each partition of the dead-letter topic, the offset from which a later run reads."""
         return self._old_marks if self._there else self._new_marks
 
     def close(self) -> None:
@@ -110,7 +112,7 @@ class DeadLetters:
 
 
 def _is_due(key: bytes | None, topic: str, offsets: Mapping[int, int]) -> bool:
-    """Return True if the message of a dead letter will be read again."""
+    """Return True if the stream will read a dead letter's message again."""
     try:
         name, partition, offset = (key or b"").decode().rsplit("/", 2)
         return name == topic and int(offset) >= offsets.get(int(partition), 1 << 62)

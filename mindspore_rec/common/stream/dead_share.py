@@ -18,7 +18,7 @@ _PARTS = 10
 
 
 class TooManyDeadLettersError(RuntimeError):
-    """Error: too many of a stream's last messages are bad."""
+    """Raised if too many of a stream's last messages are bad."""
 
 
 class DeadShare:

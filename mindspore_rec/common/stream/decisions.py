@@ -25,13 +25,14 @@ class Decisions:
         order: the interleaver that reads the partitions in turn. A decision pauses, resumes or adds
             a partition of the interleaver.
         known_message_next: function that returns True if the topic had the next message when
-            reading began. An earlier run may have read such a message without a decision, so this
-            run must not make a decision just before the message.
+            reading began. If the topic had the next message when reading began, an earlier run may
+            have read the message without a decision, so this run must not make a decision just
+            before the message.
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.
-        adds: time at which further partitions get turns: "live" (between two messages), "asked"
-            (when `add_waiting` is called) or "restart" (never).
+        adds: when the stream begins to read new partitions: "live" (between two messages), "asked"
+            (when `add_waiting` is called) or "restart" (only after a restart).
         on_add: function that is called with each partition that a decision adds.
 
     Example:
@@ -91,7 +92,7 @@ class Decisions:
         return self.lacking and self._saved > self._saved_added
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Use the separate journal of one of several workers from now on."""
+        """From now on, use a separate journal for one of several workers."""
         self._journal = self._journal.of_worker(worker, workers)
         self._made = self._made_before()
 
@@ -104,7 +105,7 @@ class Decisions:
         self.adds = "restart"
 
     def keep_on_disk(self, path: Path, check: Callable[[], object], decides: bool) -> bool:
-        """Store the decisions in a file, to which no other process can write from now on.
+        """Store decisions in a file from now on; prevent other processes from writing to the file.
 
         Args:
             path: path of the file. Ignored if the journal is on disk already.
@@ -112,7 +113,7 @@ class Decisions:
             decides: True if the stream may make decisions.
 
         Returns:
-            True if the file exists.
+            True if the journal's file exists.
 
         Raises:
             ValueError, OSError: the errors that `Journal` raises.
@@ -143,7 +144,7 @@ class Decisions:
         return decision
 
     def check_not_stuck(self) -> None:
-        """Raise ValueError if all partitions are idle, but a decision is still to be repeated."""
+        """Raise ValueError if all partitions are idle, but the journal has a decision to repeat."""
         if self.order.current is None and self.next is not None:
             raise ValueError(
                 f"the journal is of another stream: its decision {self._made + 1} is of message "
@@ -154,7 +155,7 @@ class Decisions:
 
     @property
     def may_decide(self) -> bool:
-        """True if the stream may decide, before the next message, to end a wait."""
+        """True if the stream may make a decision before the next message, such as to end a wait."""
         return self.next is None and self.order.row == 0 and not self._known_message_next()
 
     def decide(self, kind: str, partition: int = -1) -> None:
@@ -173,7 +174,7 @@ class Decisions:
         self._apply(decision)
 
     def decide_before_message(self, between_batches: bool) -> None:
-        """Give turns to idle or new partitions that now have messages.
+        """Let idle and new partitions that now have messages take turns.
 
         Args:
             between_batches: as for `add_waiting`.
@@ -186,17 +187,17 @@ class Decisions:
             self.add_waiting(between_batches)
 
     def waiting(self) -> list[int]:
-        """Return the partitions to add: none if an earlier run may have read the next message."""
+        """Return the partitions to add; empty if an earlier run may have read the next message."""
         # Each added partition gets the turn at once. Add partitions in descending order, so that
         # the lowest partition is added last and gets the turn.
         waiting = [p for p in sorted(self.order.waiting, reverse=True) if self.order.has(p)]
         return waiting if waiting and not self._known_message_next() else []
 
     def add_waiting(self, between_batches: bool) -> bool:
-        """Give turns to waiting partitions, and return True if there was a waiting partition.
+        """Let waiting partitions take turns, and return True if there was a waiting partition.
 
         Args:
-            between_batches: True if the last batch is complete, which means that no rows wait.
+            between_batches: True if the last batch is complete and no rows wait for the next batch.
         """
         waiting = self.waiting()
         for p in waiting:
@@ -223,12 +224,12 @@ class Decisions:
     # ---- state
 
     def _made_before(self) -> int:
-        """Return the count of the journal's decisions that are older than the loaded state."""
+        """Return how many of the journal's decisions are older than the loaded state."""
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The journal that belongs to the loaded state was lost. The journal in use begins at the
-        # loaded state or at an earlier state.
+        # The journal that belongs to the loaded state was lost. The present journal may have begun
+        # before the loaded state, so count its older decisions.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:
@@ -243,7 +244,7 @@ class Decisions:
         }
 
     def state_ahead(self) -> dict[str, Any]:
-        """Return, as a part of the state, the decisions that are not in effect yet."""
+        """Return the state's entry for decisions that are not in effect yet; empty if none."""
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

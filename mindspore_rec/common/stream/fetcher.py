@@ -38,8 +38,8 @@ class Fetcher:
         event_time: column with the time of events; None without such a column.
         interleaver: interleaver to which the thread adds blocks, under the lock of `changed`.
         changed: condition that is notified of each block and of an error.
-        sequence_of: function that returns the sequence of a message; None if messages have no
-            sequences.
+        sequence_of: function that returns the producer and the sequence number of a message; None
+            if messages have no sequence numbers.
         first_ends: for each partition, the offset after the last message when reading begins.
         watch: object that detects new partitions. The thread also reads the new partitions.
 
@@ -132,8 +132,8 @@ class Fetcher:
                 return
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
-        # Seek to the offsets after the last polled messages. The seek makes the client record the
-        # skipped offsets after the polled messages again.
+        # Seek to the offset after the last polled message of each partition. The seek makes the
+        # client record the skipped offsets after the polled messages again.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 
@@ -146,7 +146,7 @@ class Fetcher:
     def _full(self) -> set[int]:
         """Return the partitions to pause.
 
-        A pause ends when half of a partition's share of the buffer is free.
+        A paused partition resumes when half of its share of the buffer is free.
         """
         with self._changed:
             waiting = {p: self._interleaver.waiting_bytes(p) for p in self._next}
@@ -157,7 +157,7 @@ class Fetcher:
         return self.paused
 
     def _next_block(self, partition: int) -> Block:
-        """Return a block of the next messages, limited to the allowed memory."""
+        """Return a block of the next messages, as many as fit in the allowed memory."""
         messages = self._undecoded.pop(partition)
         block = self._decode(messages)
         if len(block.offsets) < len(messages):
@@ -166,7 +166,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Count the removed messages right before each message; return None if there are none."""
+        """Count the removed messages just before each message; return None if none was removed."""
         begin = self._next[partition]
         self._next[partition] = messages[-1].offset + 1
         if messages[-1].offset + 1 - begin == len(messages):
@@ -217,7 +217,7 @@ class Fetcher:
     def _refuse(
         self, rows: pa.RecordBatch, counts: np.ndarray, messages: list[Message]
     ) -> tuple[pa.RecordBatch, np.ndarray, Mapping[int, BadMessageError]]:
-        """Remove messages that exceed the limits. Return the remaining rows and the errors."""
+        """Remove messages that exceed the limits; return the other rows, counts and errors."""
         if not rows.num_rows:
             return rows, counts, {}
         owner = np.repeat(np.arange(len(messages)), counts)
@@ -259,8 +259,8 @@ class Fetcher:
         errors = {}
         for name, (least, greatest) in self._limits.value_ranges.items():
             column = rows.column(name)
-            # If float64 cannot represent an integer exactly, Arrow's safe cast would raise an
-            # error.
+            # Use an unsafe cast, because Arrow's safe cast raises an error for an integer that
+            # float64 cannot represent exactly.
             numbers = column.cast(pa.float64(), safe=False)
             legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
             # Do not report missing values here, because the format checks them against the schema.

@@ -44,7 +44,7 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 class BadMessageError(ValueError):
-    """Error: a message does not contain rows of the schema.
+    """Raised if a message does not contain rows of the schema.
 
     Args:
         reason: "empty", "size", "format", "schema", "null", "time" or "value". An "empty" message
@@ -76,7 +76,7 @@ class Decoded(NamedTuple):
 
 
 def pack(rows: Any) -> bytes:
-    """Return rows as the bytes of one message of `ArrowFormat`, an Arrow IPC stream.
+    """Encode rows as one message of `ArrowFormat`: the bytes of an Arrow IPC stream.
 
     Args:
         rows: an Arrow RecordBatch or Table.
@@ -93,7 +93,7 @@ def pack(rows: Any) -> bytes:
 
 
 class Format(ABC):
-    """Reader of messages of one schema.
+    """Reader of messages whose rows have one schema.
 
     Args:
         schema: the required columns with their types. A field that is not nullable must have no
@@ -103,10 +103,11 @@ class Format(ABC):
             also more than twice the size of the encoded message.
 
     Attributes:
-        check: function that raises BadMessageError if rows have values that are illegal in their
-            columns. Default: None.
-        sequence_of: function that returns a message's producer and number, by which duplicates are
-            detected, or None. Default: None, which means that no message has a number.
+        check: function that checks rows, and raises BadMessageError if a value is illegal in its
+            column. Default: None.
+        sequence_of: function that returns the producer and the number of a message, by which
+            duplicates are detected; the function returns None for a message without a number.
+            Default: None, which means that no message has a number.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `schema` has no
@@ -144,7 +145,7 @@ class Format(ABC):
         return Decoded(join_rows(rows or [pieces[0].rows]), counts, bad)
 
     def decode_some(self, values: Sequence[bytes]) -> Decoded:
-        """Decode the first messages that together fit in `max_decoded_bytes`.
+        """Decode the first messages, as many as together fit in `max_decoded_bytes`.
 
         A message that is too large is bad and is not decoded. At least one message is decoded or
         refused.
@@ -208,7 +209,7 @@ class Format(ABC):
         return ""
 
     def _weigh(self, value: bytes) -> int:
-        """Return the approximate bytes of a message's rows, or raise BadMessageError."""
+        """Return the approximate size of a message's rows in bytes, or raise BadMessageError."""
         why = self._refusal(value)
         if why:
             raise BadMessageError("format", why)
@@ -328,7 +329,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _are_empty_lists(kind: pa.DataType) -> bool:
-    """Return True for the type of lists without values; such lists fit every list type."""
+    """Return True for lists of Arrow's null type; lists without values have this type."""
     return _is_list(kind) and bool(pa.types.is_null(kind.value_type))
 
 
@@ -412,8 +413,8 @@ class JsonFormat(Format):
                 value.decode()
             except UnicodeDecodeError as error:
                 return f"no UTF-8: {error}"
-        # Check that each line is an object. Otherwise, if an object is split between two messages,
-        # Arrow's parser would join the halves, because it reads objects and not lines.
+        # Check that each line is an object. Arrow's parser ignores line breaks, and would join the
+        # halves of an object that is split between two messages.
         for line in value.removesuffix(b"\n").split(b"\n"):
             line = line.strip()
             if not (line.startswith(b"{") and line.endswith(b"}")):
@@ -445,7 +446,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return the numbers of bytes of a row without texts, and of the largest list element."""
+    """Return the number of bytes of a row without texts, and of the largest element of a list."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)

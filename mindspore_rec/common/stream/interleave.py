@@ -44,7 +44,7 @@ class Sequence(NamedTuple):
 
 
 class BadEntry(NamedTuple):
-    """Bad message of a block.
+    """Message that could not be decoded.
 
     Args:
         offset: offset of the message in its partition.
@@ -69,8 +69,9 @@ class Block:
         counts: int64, number of rows of each message.
         rows: the rows of all messages.
         bad: the messages that could not be decoded to rows, indexed by their position in the block.
-        sequences: sequence of each message; None if messages have no sequences. A message is a
-            duplicate if its producer has already sent the same or a greater sequence number.
+        sequences: producer and sequence number of each message; None if messages have no numbers. A
+            message is a duplicate if its producer has already sent the same or a greater sequence
+            number.
         size: number of bytes that the block adds to `waiting_bytes`.
         missing: for each message, the number of messages just before this message that were removed
             from the log. Default: none.
@@ -108,12 +109,12 @@ class Interleaver:
         turn: number of messages of a turn, at least 1.
 
     Attributes:
-        partitions: the partitions that take turns, ascending.
+        partitions: the partitions that take turns, in ascending order.
         offsets: for each partition, the offset of the next message.
-        waiting: new partitions that get no turns before `add` is called, each with its first
+        waiting: new partitions that take no turns before `add` is called, each with its first
             offset.
-        row: number of rows already taken from the next message in the partition that has the turn.
-        idle: partitions that get no turns.
+        row: number of rows already taken from the next message of the partition that has the turn.
+        idle: partitions that take no turns.
         taken: number of messages taken over all runs of the stream.
         last: for each partition and producer, the last taken sequence number.
         duplicates: number of messages that were skipped because a message of the same producer with
@@ -148,15 +149,15 @@ class Interleaver:
     # ---- partitions that come later
 
     def expect(self, partition: int, offset: int) -> None:
-        """Accept a new partition's blocks from `offset` on.
+        """Accept blocks of a new partition, which begin at `offset`.
 
-        The partition gets no turns until `add` is called.
+        The partition takes no turns until `add` is called.
         """
         self.waiting[partition] = offset
         self._blocks[partition] = deque()
 
     def add(self, partition: int) -> None:
-        """Give turns to a waiting partition from now on, and give it the current turn.
+        """Let a waiting partition take turns from now on, beginning with the current turn.
 
         When `add` is called, the partition that has the turn must not have a partly taken message.
         """
@@ -172,7 +173,7 @@ class Interleaver:
         self._blocks[partition].append(block)
 
     def waiting_bytes(self, partition: int) -> int:
-        """Return the total bytes of a partition's blocks that still have messages."""
+        """Return the total size, in bytes, of a partition's blocks with messages to take."""
         return sum(block.size for block in self._blocks[partition])
 
     def has(self, partition: int) -> bool:
@@ -180,7 +181,7 @@ class Interleaver:
         return bool(self._blocks[partition])
 
     def next_offset(self, partition: int) -> int | None:
-        """Return the offset of a partition's first waiting message; None without a message."""
+        """Return the offset of a partition's first waiting message; None if no message waits."""
         for block in self._blocks[partition]:
             return int(block.offsets[block.place])
         return None
@@ -194,7 +195,7 @@ class Interleaver:
 
     @property
     def row(self) -> int:
-        """Number of rows already taken from the next message in the partition that has the turn."""
+        """Number of rows already taken from the next message of the partition that has the turn."""
         return self._begun.get(self.partitions[self._at], 0)
 
     @row.setter
@@ -220,7 +221,7 @@ class Interleaver:
             self._pass_turn()
 
     def join(self, partition: int) -> None:
-        """Include a partition in the turns again."""
+        """Let an idle partition take turns again."""
         if self.current is None:
             self._at, self._used = self.partitions.index(partition), 0
         self.idle.discard(partition)
@@ -236,7 +237,7 @@ class Interleaver:
             self._pass_turn()
 
     def _pass_turn(self) -> None:
-        """Pass the turn to the next partition that is not idle; this may be the same partition."""
+        """Pass the turn to the next partition that is not idle, possibly the same partition."""
         self._used = 0
         for step in range(1, len(self.partitions) + 1):
             place = (self._at + step) % len(self.partitions)
@@ -249,8 +250,8 @@ class Interleaver:
 
         Args:
             most: maximum number of rows to take, at least 1.
-            stop: value of the attribute `taken` at which to stop. Default: None, which means no
-                limit.
+            stop: number of messages, counted by the attribute `taken`, after which to stop.
+                Default: None, which means no limit.
 
         Returns: A slice of rows, which may be empty. The result is None if the partition that has
             the turn has no message yet, or if `stop` is reached.
@@ -276,9 +277,9 @@ class Interleaver:
         return got
 
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
-        """Take up to `most` rows from the block's messages before index `stop`.
+        """Take up to `most` rows from the messages with an index below `stop` in the block.
 
-        If `most` ends within a message, only the first rows of this message are taken.
+        If a message has more rows than may still be taken, only the message's first rows are taken.
         """
         begin = block.begin(block.place) + self.row
         goal = begin + most
@@ -330,7 +331,7 @@ class Interleaver:
         return False
 
     def _finish(self, partition: int, block: Block, place: int) -> None:
-        """Mark a block's messages before `place` as taken, and count these messages."""
+        """Count a block's messages below the index `place`, and mark these messages as taken."""
         if place == block.place:
             return
         if block.missing is not None:
@@ -361,8 +362,8 @@ class Interleaver:
     def state_dict(self) -> dict[str, Any]:
         """Return the position as JSON values."""
         turn_of = self.partitions[self._at]
-        # If several workers saved the position, partitions that do not have the turn may have
-        # partly taken messages too.
+        # If the position was merged from several workers' positions, messages of several partitions
+        # may be partly taken.
         others = {str(p): rows for p, rows in self._begun.items() if p != turn_of}
         epochs = {str(p): dict(each) for p, each in self.epochs.items() if each}
         return {
@@ -401,4 +402,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Do nothing: the default of the argument `on_good`."""
+    """Do nothing, as the default function `on_good`."""

@@ -16,7 +16,7 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """Context: a first SIGINT or SIGTERM requests a stop, and a second raises KeyboardInterrupt.
+    """Handler of SIGINT and SIGTERM: the first requests a stop, a second raises KeyboardInterrupt.
 
     While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
     the first signal raises KeyboardInterrupt at once, even if a source has no data for a long time.
@@ -28,11 +28,11 @@ class Interruption:
 
     MindSpore 2.10 installs its own SIGINT handler with every graph that it compiles or runs, and
     leaves the handler installed. MindSpore's handler sends SIGTERM to the process, and does not
-    replace the SIGTERM handler. Therefore, this class treats a SIGTERM during a step like SIGINT,
-    and `restore` reinstalls the SIGINT handler after the step.
+    replace the SIGTERM handler. Because of MindSpore's handler, this class treats a SIGTERM during
+    a step like SIGINT, and `restore` reinstalls the SIGINT handler after the step.
 
     Args:
-        work: name of the work that is finished after the first signal, for the printed message
+        work: how the printed message names the work that is finished after the first signal
             (default "this step").
 
     Attributes:

@@ -24,10 +24,10 @@ class Decision(NamedTuple):
 
     Args:
         taken: number of messages that the stream had taken, over all runs, before the decision.
-        kind: "leave", "join", "cut" or "add". With "leave", the partition is idle and gets no
-            turns. With "join", the partition gets turns again. With "cut", the batch ends before
-            the next message, with fewer rows than the batch size. With "add", a partition that was
-            added to the topic after the stream began gets turns from this decision on.
+        kind: "leave", "join", "cut" or "add". With "leave", the partition becomes idle and takes no
+            turns. With "join", the partition takes turns again. With "cut", the batch ends before
+            the next message, with fewer rows than the batch size. With "add", the stream begins to
+            read a new partition of the topic.
         partition: index of the partition; -1 for "cut".
     """
 
@@ -89,7 +89,7 @@ class Journal:
             self._sync_name(path)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
-        """Return the separate journal of one of several workers, for this worker's partitions.
+        """Return the journal in which one of several workers stores decisions on its partitions.
 
         Args:
             worker: index of the worker, from 0.
@@ -130,20 +130,19 @@ class Journal:
 
     @property
     def is_there(self) -> bool:
-        """True if the journal has a file that exists."""
+        """True if the journal's file exists."""
         return self._path is not None and self._path.exists()
 
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
         """Replace the file by a copy that only this process writes, and return the copy's journal.
 
-        The file is made if it is missing. If an earlier process is still running and appends a
-        decision to the replaced file, the append fails, and the new file does not change.
+        The file is made if it is missing. If an earlier process is still running, it cannot append
+        decisions to the replaced file, and does not change the new file.
 
         Args:
             check: function that raises an error if this process must not replace the file. After
                 the copy is written, `check` is called, and then the copy is renamed to its final
-                name.
-                Default: a function that never raises.
+                name. Default: no check.
 
         Raises:
             ValueError, OSError: as for the constructor.

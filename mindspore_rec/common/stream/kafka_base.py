@@ -16,7 +16,7 @@ PATIENCE = 60.0  # seconds for a broker that starts again
 
 
 def kafka_module() -> Any:
-    """Return the package kafka-python, with fast checksums.
+    """Import kafka-python, with fast checksums, and return the package.
 
     Raises:
         ImportError: kafka-python or crc32c is not installed.
@@ -75,7 +75,8 @@ def ensure_topic(
         except TopicAlreadyExistsError:
             return len(admin.describe_topics([topic])[0]["partitions"])
         except kafka.errors.KafkaConnectionError as error:
-            # The broker answered the first request and then disappeared, but may return soon.
+            # The connection to the broker was lost after the first request; the broker may return
+            # soon.
             if time.monotonic() > give_up:
                 raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
             time.sleep(0.5)

@@ -76,7 +76,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
             return batch
 
     class PartitionRecords(base):
-        """Fetched records of a partition, which also record the batches without messages."""
+        """Subclass of the consumer's `PartitionRecords` that records batches without messages."""
 
         def _unpack_records(self, place: Any, records: Any, *deserializers: Any) -> Any:
             return super()._unpack_records(place, Records(place.partition, records), *deserializers)

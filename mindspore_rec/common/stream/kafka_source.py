@@ -31,8 +31,8 @@ class KafkaSource(StreamSource):
 
     The caller saves the offsets. The offsets are part of `state_dict()`, which is saved with the
     model. No offset is committed to the broker. The caller chooses the partitions, so any number of
-    readers may share a topic. Give different `partitions` to each reader. The source waits for a
-    missing broker.
+    readers may share a topic. Give different `partitions` to each reader. If no broker answers, the
+    source waits.
 
     Args:
         brokers: "host:port", or several addresses.
@@ -52,8 +52,8 @@ class KafkaSource(StreamSource):
             `DeadLetterPolicy` with the topic. Default: None, which means that the first bad message
             raises an error.
         kafka_options: settings of `kafka.KafkaConsumer`, such as `security_protocol` or
-            `sasl_mechanism`. With `dead_letters`, also settings of `KafkaProducer` and
-            `KafkaAdminClient`. Default: none.
+            `sasl_mechanism`. If `dead_letters` is set, `KafkaProducer` and `KafkaAdminClient` also
+            get these settings. Default: none.
         **options: as for `StreamSource`.
 
     Raises:

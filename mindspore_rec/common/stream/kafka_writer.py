@@ -20,7 +20,7 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# If kafka-python drops a message with one of these errors, the message may be sent again.
+# Errors after which the writer may send a message again that kafka-python has dropped.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",
@@ -49,8 +49,9 @@ class KafkaWriter:
     if no message is confirmed for `stall_seconds`, the writer makes a new producer. The new
     producer sends all unconfirmed messages in their original order. Some unconfirmed messages may
     already be in the log. Readers such as `DataReceiver` detect repeated messages by the numbers
-    that the sender adds. For all other readers, `still_missing` returns the messages that the log
-    does not have yet. The writer never skips a message, because the log would then have a gap.
+    that the sender adds. For readers that do not detect repeated messages, `still_missing` returns
+    the messages that the log does not have yet. The writer never skips a message, because the log
+    would then have a gap.
 
     `send` waits while 64 MiB of messages are in flight, because kafka-python's producer has no such
     limit.
@@ -63,7 +64,8 @@ class KafkaWriter:
         give_up_seconds: seconds without a confirmation after which the writer raises an error,
             above 0 (default 120).
         still_missing: function that takes a list of unconfirmed messages, and returns the messages
-            that are not in the log. Default: all unconfirmed messages are sent again.
+            that are not in the log. Default: None, which means that all unconfirmed messages are
+            sent again.
 
     Attributes:
         replaced: number of times that the producer was replaced.
@@ -193,7 +195,7 @@ class KafkaWriter:
             self._changed.notify_all()
 
     def _wait(self, reached: Callable[[], bool]) -> None:
-        """Wait, and replace a producer that makes no progress."""
+        """Wait until `reached()` is True, and replace a producer that makes no progress."""
         while True:
             with self._changed:
                 self._check()

@@ -13,7 +13,7 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class LeftOut:
-    """Reporter of messages that were removed unread, and of messages of replaced senders.
+    """Report messages that the log removed before they were read, or whose sender was replaced.
 
     A warning is logged each time the number of reported messages has doubled.
 

@@ -23,14 +23,14 @@ class StreamLimits:
             is bad.
         value_ranges: for each column of numbers, the least and the greatest legal value, as in
             ``{"click": (0, 1)}``. A message with a value outside the range, or with NaN, is bad.
-            Default: no ranges. The format of a stream with `value_ranges` needs a schema with these
-            columns.
+            Default: no ranges. If `value_ranges` is set, the stream's format needs a schema that
+            contains the columns in `value_ranges`.
         max_future_seconds: number of seconds, at least 0, by which an event may be later than the
             timestamp of its message. If an event exceeds `max_future_seconds`, its message is bad.
             Default: None, which means no limit. A stream with `max_future_seconds` needs
                 `event_time`.
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
-            means 1, or 256 for a `KafkaSource` of lines.
+            means 256 for a `KafkaSource` that reads lines, and 1 for all other sources.
         skip_idle_seconds: maximum seconds, above 0, for which the stream waits for a partition that
             has no messages. After `skip_idle_seconds`, the stream continues without the partition
             until the partition has messages again. Default: None, which means to wait forever.

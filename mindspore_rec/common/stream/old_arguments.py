@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams' former arguments, which are now fields of `StreamLimits` or `DeadLetterPolicy`."""
+"""Former arguments of streams, which are now fields of `StreamLimits` or `DeadLetterPolicy`."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def partitions_of(worker: int, workers: int, partitions: Sequence[int]) -> list[
 
 
 def row_share(rows: int, worker: int, workers: int) -> tuple[int, int]:
-    """Return a worker's share of a batch: the share's first row, and its last row plus 1.
+    """Return a worker's share of a batch: the first row, and the row after the last row.
 
     Example:
         >>> [row_share(5, worker, 2) for worker in range(2)]
@@ -120,18 +120,17 @@ def state_of(
 def state_of_partitions(
     partitions: Sequence[int], states: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the state from which a stream of the partitions `partitions` resumes.
+    """Return the state from which a stream that reads `partitions` resumes.
 
-    The counts of the whole topic, over all partitions, are in the state of the worker that has the
-    first partition.
+    The worker that reads the first partition gets the counts of all partitions in its state.
 
     Args:
         partitions: the partitions in ascending order.
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: no state contains a partition, or a partition moves to another worker, but the
-            states cannot be merged.
+        ValueError: a partition is in none of the states, or a partition moves to another worker,
+            but the states cannot be merged.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):
@@ -171,7 +170,7 @@ def state_of_partitions(
 
 
 def with_partitions(state: Mapping[str, Any], offsets: Mapping[int, int]) -> dict[str, Any]:
-    """Return a state with additional partitions, which begin at `offsets` and take turns.
+    """Add partitions to a copy of a state. The partitions begin at `offsets` and take turns.
 
     Args:
         state: state of a `StreamSource`.
@@ -202,8 +201,8 @@ def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:
             f"states must be of one topic {states[0]['topic']!r}, and are of two of this name, one "
             f"made after the other: {sorted(ids)}"
         )
-    # A state contains the added partitions, but only the journal contains the decisions "leave" and
-    # "join".
+    # States cannot be merged if the stream made decisions other than "add", because only the
+    # journal contains these decisions.
     if any(state["decisions"] > state.get("decisions_added", 0) for state in states):
         raise ValueError(
             "skip_idle_seconds and max_wait_seconds have decided what batches are, and their "
@@ -223,7 +222,7 @@ def _union(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:
-    """Return a dict with one field of a state; an empty dict if the value is zero or empty."""
+    """Return `{name: value}`; an empty dict if the value is zero or empty."""
     return {name: value} if value else {}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patience: decide by the clock what a stream that waits for messages does next."""
+"""Patience: decide what a stream does while it waits for messages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class Verdict(NamedTuple):
     Args:
         kind: "wait", "cut", "leave" or "end". With "wait", the stream waits up to `seconds` for
             messages. With "cut", the batch ends now, with fewer rows than the batch size. With
-            "leave", the partition that has the turn gets no turns until it has messages again. With
-            "end", the stream ends, and the rows of the unfinished batch are not returned.
+            "leave", the partition that has the turn takes no more turns until it has messages
+            again. With "end", the stream ends, and the rows of the unfinished batch are not
+            returned.
         reason: reason why the stream ends after this action; "" if the stream continues.
-        seconds: maximum seconds to wait; only for "wait".
+        seconds: maximum seconds to wait if `kind` is "wait".
     """
 
     kind: str
@@ -33,7 +34,7 @@ class Verdict(NamedTuple):
 class Patience:
     """Timer of a stream.
 
-    The timer measures the time of reading, of waits for full batches and of waits for partitions.
+    The timer measures how long the stream reads, waits for a full batch, and waits for a partition.
 
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 
@@ -65,7 +66,7 @@ class Patience:
         return self._skip_idle is not None or self._max_wait is not None
 
     def begin(self, now: float) -> None:
-        """Set `now` as the time when reading began."""
+        """Record that reading began at the time `now`."""
         self._began = self._last_row = now
 
     def message_came(self) -> None:
@@ -78,15 +79,15 @@ class Patience:
         self._first_row = self._first_row or now
 
     def batch_ended(self) -> None:
-        """Record that the batch ended, so that no rows wait for further rows."""
+        """Record that the batch has ended, and that no rows wait for a batch."""
         self._first_row = None
 
     def reason_to_end(self, now: float, batches: int, watermark: float | None) -> str:
-        """Return why the stream makes no further batch, or "".
+        """Return why the stream ends before the next batch; "" if the stream continues.
 
         Args:
             now: the time.
-            batches: number of batches of this run.
+            batches: number of batches that this run has read.
             watermark: latest event time of all batches; None without event times.
         """
         return self.stop.before(batches, now - self._began, watermark)
@@ -100,10 +101,11 @@ class Patience:
             now: the time.
             looked: start time of the newest poll that has returned. The time after `looked` does
                 not count as idle time, because new messages may not have been polled yet.
-            may_decide: whether a decision may be made at the next message. No decision may be made
-                inside a message, or before a message that an earlier run may have taken.
+            may_decide: True if the stream may make a decision before the next message. No decision
+                may be made inside a message, or before a message that an earlier run may have
+                taken.
             current: partition that has the turn; None if all partitions are idle.
-            others: True if further partitions take turns.
+            others: True if partitions other than `current` also take turns.
         """
         until = now + _LOOK
         if may_decide and self._max_wait is not None and self._first_row is not None:

@@ -25,8 +25,8 @@ class Progress:
         rows: rows read from the stream over all runs.
         watermark: latest event time of all batches, in seconds since 1970; None without event
             times.
-        event_time: latest event time of the last batch, in whole seconds since 1970; None without
-            event times, or if the time is below 1.
+        event_time: latest event time of the last batch, in whole seconds since 1970; None if events
+            have no time, or if the time is below 1.
 
     Example:
         >>> progress = Progress("t")
@@ -49,7 +49,7 @@ class Progress:
 
     @property
     def batches_of_run(self) -> int:
-        """Number of batches of this run."""
+        """Number of batches read in this run."""
         return self.batches - self._first_batch
 
     def count(self, batch: pa.RecordBatch) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
 
-A data object that only passes on a stream's batches, such as an iterable with a length, can hide
-the stream from the training. `ReadWatch` detects a hidden stream when the training reads from the
-stream.
+A data object that only passes on a stream's batches can hide the stream: the training does not know
+the stream, and checkpoints do not save the stream's position. `ReadWatch` detects a hidden stream
+when the training reads from the stream.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ReadGivenUpError(Exception):
 
 
 class ReadLaterError(Exception):
-    """Error that interrupts a wait for messages; the reader requests the batch again later.
+    """Error that interrupts a wait for messages; the reader can request the same batch later.
 
     The stream keeps the rows of the unfinished batch. Raise ReadLaterError only for a source with
     `reads_on`.
@@ -108,7 +108,7 @@ def waiting(on_wait: Callable[[], None] | None) -> Iterator[None]:
 
 
 def still_waiting() -> None:
-    """Notify the reader of this thread that the stream has no messages yet.
+    """Call this thread's `on_wait`, if any, because the stream has no messages yet.
 
     Raises:
         ReadGivenUpError: the reader no longer needs the batch. After a `ReadGivenUpError`, the

@@ -47,7 +47,7 @@ def schema_format(name: str, schema: Schema, types: pa.Schema | None = None) -> 
 
 
 def message_types(schema: Schema, format: str) -> pa.Schema:
-    """Return names and Arrow types of the columns of messages in lines of text.
+    """Return the names and Arrow types of the columns in messages of text lines.
 
     Args:
         schema: the schema.
@@ -113,7 +113,7 @@ class _SchemaArrowFormat(ArrowFormat):
         self._columns = schema
 
     def _first_schema(self, table: pa.Table) -> pa.Schema:
-        """Return the types of the schema's columns in a message that fits the schema."""
+        """Given a message that fits the schema, return the types of the schema's columns."""
         first = super()._first_schema(table)
         names = self._columns.raw_columns
         rows = table.select([name for name in names if name in first.names])
@@ -122,7 +122,7 @@ class _SchemaArrowFormat(ArrowFormat):
         return pa.schema([self._typed(field) for field in rows.schema])
 
     def _typed(self, field: pa.Field) -> pa.Field:
-        """Return a column's field; if all its lists are empty, use the schema's type."""
+        """Return a column's field, with the schema's type if all lists are empty."""
         kind, column = field.type, self._columns.column(field.name)
         is_empty = pa.types.is_list(kind) and pa.types.is_null(kind.value_type)
         is_known = column.kind in ("list", "history") and column.values not in (None, "key")

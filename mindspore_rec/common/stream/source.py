@@ -61,22 +61,22 @@ _MOST = (1 << 62) - 1
 
 
 class StreamSource:
-    """Source of batches of a topic's rows. The source's state is the position in the topic.
+    """Source that reads rows from a topic and yields batches.
 
-    Batches depend on the contents of the topic and on the initial state, but not on timing. A batch
-    has `batch_size` rows, unless `max_wait_seconds` or `StopWhen.idle_seconds` ends it earlier.
-    Partitions take turns of a fixed number of messages (`Interleaver`). Therefore, a run that
-    resumes from a saved state gets exactly the batches of an uninterrupted run.
+    The source's state is the position in the topic. Batches depend on the contents of the topic and
+    on the initial state, but not on timing. A batch has `batch_size` rows, unless
+    `max_wait_seconds` or `StopWhen.idle_seconds` ends it earlier. Partitions take turns of a fixed
+    number of messages (`Interleaver`), so that a run that resumes from a saved state gets exactly
+    the batches of an uninterrupted run.
 
-    The limits `skip_idle_seconds` and `max_wait_seconds` lower the latency, but with these limits a
-    batch depends on the arrival times of messages. If you set `skip_idle_seconds` or
-    `max_wait_seconds`, pass a `journal`. For a restart, the journal stores the decisions that
-    depended on timing. Without a journal, a restarted stream still yields each row once, but
-    possibly in different batches.
+    The limits `skip_idle_seconds` and `max_wait_seconds` lower the latency, but make a batch depend
+    on the arrival times of messages. If you set `skip_idle_seconds` or `max_wait_seconds`, pass a
+    `journal`. For a restart, the journal stores the decisions that depended on timing. Without a
+    journal, a restarted stream still yields each row once, but possibly in different batches.
 
-    A new partition of the topic is read from its beginning. The new partition gets no turns before
-    it has a message, and before all messages that were in the topic when reading began have been
-    taken. The journal also stores the decision to add a partition.
+    A new partition of the topic is read from its beginning. The stream reads the new partition only
+    after it has taken all messages that were in the topic when reading began. The journal also
+    stores the decision to add a partition.
 
     Args:
         client: reader of the topic.
@@ -91,7 +91,8 @@ class StreamSource:
             "earliest".
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
             message with an event time after 2106 (2**32 - 1 seconds) is bad.
-        limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
+        limits: limits for the sizes of messages, for waits and for reading ahead. Default:
+            `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
             bad messages. Default: None, which means that the first bad message raises an error.
         journal: storage of decisions that depend on timing. If there are several workers, each
@@ -101,8 +102,8 @@ class StreamSource:
 
     Attributes:
         stop_reason: reason why iteration ended, or ''.
-        saved_partitions: partitions in the loaded states of all workers; empty if no such states
-            were loaded.
+        saved_partitions: partitions in the loaded states of all workers; empty if no states were
+            loaded.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -198,7 +199,7 @@ class StreamSource:
 
     @property
     def wanted_partitions(self) -> list[int]:
-        """Partitions to read, in ascending order, including partitions that get no turns yet."""
+        """Partitions to read, in ascending order, including partitions that take no turns yet."""
         return list(self._assigned.partitions)
 
     @property
@@ -229,7 +230,7 @@ class StreamSource:
         Raises:
             ValueError: the number of partitions or `batch_size` is below the number of workers, or
                 a loaded state cannot be used with this number of workers.
-            RuntimeError: batches have been taken, or an earlier call split the stream differently.
+            RuntimeError: a batch has been read, or an earlier call split the stream differently.
         """
         assigned = self._assigned
         if assigned.split == (worker, workers):
@@ -256,14 +257,14 @@ class StreamSource:
         return self
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Use a separate journal, because no other worker reads this worker's partitions.
+        """Use a separate journal for this worker, which alone reads its partitions.
 
         Args:
             worker: index of this worker, from 0.
             workers: number of workers.
 
         Raises:
-            ValueError: the stream begins at the latest messages, but the journal is not new.
+            ValueError: the stream begins at the latest messages, but the journal already exists.
             RuntimeError: batches have been taken.
         """
         if self._apart == (worker, workers):
@@ -279,7 +280,7 @@ class StreamSource:
         """Read the same messages on all workers. Only worker 0 sends the dead letters.
 
         Different workers may detect a new partition at different batches. If all workers read the
-        same messages, only a restart adds new partitions (see `add_partitions`).
+        same messages, new partitions are read only after a restart (see `add_partitions`).
         """
         self._bad.sends = worker == 0
         self._decisions.read_alike()
@@ -301,12 +302,12 @@ class StreamSource:
             self._states.clear()
 
     def new_partitions(self) -> list[int]:
-        """Return the new partitions that have messages to read but get no turns yet."""
+        """Return the new partitions that have messages but take no turns yet."""
         new = [p for p in self._assigned.partitions if p not in self._order.offsets]
         return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
 
     def add_partitions(self, partitions: Collection[int]) -> None:
-        """Give turns to partitions from the next batch on. Call this method before reading begins.
+        """Let partitions take turns from the next batch on. Call this method before reading begins.
 
         Args:
             partitions: some of `new_partitions()`.
@@ -317,9 +318,9 @@ class StreamSource:
         self._states.clear()
 
     def add_partitions_when_saved(self) -> None:
-        """Give turns to new partitions only in a call of `add_waiting_partitions`.
+        """Let new partitions take turns only after a call of `add_waiting_partitions`.
 
-        Call this method in a reader that writes its state to disk before it continues. The state
+        Call this method if the reader writes its state to disk before it reads on. The state
         records the decision to add partitions, so that a restarted reader repeats exactly its
         output since the previous state.
         """
@@ -327,14 +328,14 @@ class StreamSource:
 
     @property
     def partitions_wait(self) -> bool:
-        """True if a call of `add_waiting_partitions` would give turns to a partition."""
+        """True if a call of `add_waiting_partitions` would add a partition."""
         if self._fetcher is None:
             return False
         with self._changed:
             return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
-        """From the next message on, give turns to new partitions that have messages."""
+        """Let new partitions that have messages take turns from the next message on."""
         if self._fetcher is None:
             return
         with self._changed:
@@ -348,7 +349,7 @@ class StreamSource:
                 self._states.append(self._snapshot())
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return the first offsets of new partitions that get no turns yet."""
+        """Return the first offset of each partition that does not take turns yet."""
         return self._assigned.begins(partitions, self._order.offsets)
 
     # ---- iteration
@@ -419,7 +420,7 @@ class StreamSource:
             self._fetcher.start()
 
     def _expect_new(self) -> TopicWatch:
-        """Prepare new partitions, and return a watch that detects further new partitions."""
+        """Prepare to read new partitions; return a watch that detects partitions added later."""
         there = self._client.partitions()
         check_same_topic(self.topic, self._topic_id, topic_id(self._client))
         assigned, adds = self._assigned, self._decisions.adds != "restart"
@@ -456,8 +457,8 @@ class StreamSource:
         return True
 
     def _ends_batch(self, replayed: Decision) -> bool:
-        # Do not end an empty batch. With a new batch size, a full batch may have ended just before
-        # the decision's message.
+        # Do not end a batch that has no rows. If the batch size changed, a full batch may have
+        # ended just before the message at which the decision was made.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:
@@ -534,7 +535,7 @@ class StreamSource:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings that determine the rows of a batch, apart from the messages and timing."""
+        """Settings that determine the rows of a batch, together with the messages and timing."""
         limits, schema = self._limits, self.format.schema
         return {
             "batch_size": self.batch_size,
@@ -547,7 +548,7 @@ class StreamSource:
         }
 
     def batch_by(self, batch_size: int, turn_messages: int) -> None:
-        """Set batch size and turn for the next batches, for example to repeat an earlier run."""
+        """Set `batch_size` and `turn_messages`, for example to repeat earlier batches."""
         with self._changed:
             self.batch_size = batch_size
             self._order.set_turn(turn_messages)
@@ -648,8 +649,8 @@ class StreamSource:
         dead-letter topic.
 
         Args:
-            batches: return the position after this number of batches, counted over all runs. A
-                training that reads batches ahead must pass `batches`. The source remembers its last
+            batches: return the position after this number of batches, counted over all runs.
+                Required if batches are read ahead of the training. The source remembers its last
                 1024 positions. Default: the position after the last batch.
 
         Raises:
@@ -668,7 +669,7 @@ class StreamSource:
         raise ValueError(f"batches must be in [{first}, {last}], got {batches}")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position, before the first batch.
+        """Continue from a saved position. Call this method before the first batch.
 
         Raises:
             TypeError, ValueError: `state` is malformed, or belongs to a different topic or to

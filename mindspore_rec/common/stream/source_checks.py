@@ -49,7 +49,7 @@ def check_start(start: Any, partitions: list[int]) -> Any:
 
 
 def check_columns(limits: StreamLimits, event_time: Any, schema: pa.Schema | None) -> None:
-    """Check that a schema has the columns of the event time and of the limits' value ranges."""
+    """Check that a schema has the event-time column and the columns in `limits.value_ranges`."""
     numbers = [] if schema is None else [field.name for field in schema if _is_number(field.type)]
     for name in limits.value_ranges:
         if name not in numbers:
@@ -80,7 +80,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | None = None) -> None:
-    """Check that a state fits a stream.
+    """Check that a stream can resume from a state.
 
     Args:
         state: the state to check.

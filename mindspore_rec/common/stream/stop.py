@@ -20,12 +20,12 @@ class StopWhen:
         batches: number of batches of this run, at least 1.
         seconds: maximum seconds since the first batch was requested, above 0. Rows of an incomplete
             batch are not returned and stay in the topic.
-        watermark: event time in seconds since 1970. If a batch has an event at or after the time
-            `watermark`, the stream ends after this batch.
+        watermark: event time, in seconds since 1970, that ends the stream. The stream ends after
+            the first batch that has an event at or after `watermark`.
         idle_seconds: maximum seconds, above 0, without a new row; measured up to the newest poll of
             the topic. The rows read so far become the last batch, which may be small. If only some
-            partitions have new messages, these messages may wait for another partition's turn.
-            The waiting messages stay in the topic.
+            partitions have new messages, the stream may not read these messages, because another
+            partition has the turn. Messages that are not read stay in the topic.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -61,7 +61,7 @@ class StopWhen:
         return ""
 
     def waiting(self, seconds: float, idle: float) -> str:
-        """Return why the wait for rows must stop, or ""."""
+        """Return why the wait for rows must stop; "" if the wait continues."""
         if self.seconds is not None and seconds >= self.seconds:
             return f"{self.seconds} seconds"
         if self.idle_seconds is not None and idle >= self.idle_seconds:
@@ -78,7 +78,7 @@ class StopWhen:
         if self.seconds is not None:
             times.append(began + self.seconds)
         if self.idle_seconds is not None:
-            # Wait at least for a short time, because a running poll may take long, and this wait
-            # must not become a busy loop.
+            # Wait for at least a short time: a running poll may take long, and waiting must not
+            # become a busy loop.
             times.append(max(last_row + self.idle_seconds, now + _BETWEEN_LOOKS))
         return min(times)

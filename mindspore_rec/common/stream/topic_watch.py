@@ -85,8 +85,8 @@ def check_same_topic(topic: str, before: str | None, now: str | None) -> None:
 
     Args:
         topic: name of the topic.
-        before: id of the topic that was read.
-        now: id of the present topic.
+        before: the old id of the topic; None if unknown.
+        now: the new id of the topic; None if unknown.
     """
     if before is None or now is None or before == now:
         return

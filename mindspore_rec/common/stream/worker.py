@@ -33,30 +33,29 @@ class FeatureWorker:
 
     The worker saves its state at intervals. The state consists of four parts: the position in the
     stream, the transform's state, the next message's sequence number, and the settings that
-    determine each message's rows. After a kill, the worker resumes from the last state. The worker
-    sends the messages after this state again, with the same sequence numbers as before. Receivers
-    drop repeated messages.
+    determine each message's rows. After a kill, the worker resumes from the last state. Messages
+    that were sent after the state was saved are sent again, with the same sequence numbers.
+    Receivers drop repeated messages.
 
     A worker may be restarted with new values of `batch_size`, `turn_messages`, `message_rows` or
     `full_batch`, or after shards were added. A worker with new settings first uses the old settings
-    to repeat the messages after the state. From the next batch on, the worker uses the new
-    settings. Other settings of the source, such as `value_ranges`, may change only if `run`
-    returned normally, so that no messages must be repeated. The transform may be replaced by a
-    transform that makes the same number of rows from each batch.
+    to repeat the messages that were sent after the state was saved. From the next batch on, the
+    worker uses the new settings. Other settings of the source, such as `value_ranges`, may change
+    only if `run` returned normally and no messages must be repeated. The transform may be replaced
+    by a transform that makes the same number of rows from each batch.
 
     The source's journal stores decisions that depend on timing (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
     journal on disk, a file with the state's name plus `.journal` stores the decisions.
 
     Only one worker at a time may use a state, so the state's file is locked from the constructor to
-    the end of `run`. The lock may have no effect on an earlier worker that runs again on another
-    host. Only the worker that began last is valid, and receivers ignore new messages of earlier
-    workers with the same `sender_name`. The earlier workers end with a `ReplacedError`, and change
-    neither the state nor the journal. The topic `<channel>.workers` records the order in which
-    workers began.
+    the end of `run`. The lock may not stop an earlier worker that runs again on another host. Only
+    the worker that began last is valid, and receivers ignore new messages of earlier workers with
+    the same `sender_name`. The earlier workers end with a `ReplacedError`, and change neither the
+    state nor the journal. The topic `<channel>.workers` records the order in which workers began.
 
     Args:
-        dataset: the stream with its transform.
+        dataset: the `StreamingDataset` whose batches are sent.
         sender: sender with a `sender_name` that no other worker uses.
         state_path: file of the state, in an existing directory. If the file exists, the worker
             resumes from its state. If the file is missing, the worker writes an initial state at
@@ -70,8 +69,8 @@ class FeatureWorker:
         TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
             raised if the state belongs to a different stream or sender. A missing state is an error
             if a worker with this name has saved a state before. An error is also raised if the
-            worker cannot repeat the messages after the state, because a setting has changed or the
-            journal is missing.
+            worker must repeat messages that were sent after the state was saved, but cannot,
+            because a setting has changed or the journal is missing.
         RuntimeError: another process uses the state, or has just taken over (ReplacedError).
         ConnectionError: no broker answers.
 
@@ -140,8 +139,8 @@ class FeatureWorker:
                 "with the numbers of those that they have. Put the state back, or choose another "
                 "sender_name, which sends everything anew"
             )
-        # After `take_over`, earlier workers on all hosts send no valid messages, and can change
-        # neither the state nor the journal.
+        # After `take_over`, receivers ignore new messages of earlier workers on all hosts, and
+        # these workers can change neither the state nor the journal.
         sender.take_over()
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")
@@ -194,8 +193,8 @@ class FeatureWorker:
         Args:
             last: sequence number of the last sent message.
             lost: True if the journal lacks decisions.
-            fixed: old values of the settings that have changed, but must not change before the
-                messages are repeated.
+            fixed: old values of changed settings that must keep the old values until the messages
+                are repeated.
         """
         number, source = self._sender.next, self._dataset.source
         sent = f"messages {number} to {last} were sent after the state in {self._path} was saved"
@@ -220,10 +219,10 @@ class FeatureWorker:
         self._sender.apply(settings)
 
     def run(self) -> int:
-        """Send batches until the stream ends or a signal arrives; return the sent batches' count.
+        """Send batches until the stream ends or a signal arrives; return the count of batches.
 
-        The state is saved at the end. After a signal, `run` sends the current batch and then ends.
-        A second signal raises KeyboardInterrupt.
+        The state is saved when `run` ends. After a signal, `run` sends the current batch and then
+        ends. A second signal raises KeyboardInterrupt.
 
         Raises:
             ReplacedError: another worker has taken over the state.
@@ -366,7 +365,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _remove_partials(path: Path) -> None:
-    """Remove the partial files that earlier workers left in the directory of a file."""
+    """Remove the partial files of `path` that earlier workers left."""
     names = re.compile(rf"\.{re.escape(path.name)}(\.[0-9a-f]{{32}})?\.partial")
     for name in os.listdir(path.parent):
         if names.fullmatch(name):
@@ -374,7 +373,7 @@ def _remove_partials(path: Path) -> None:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """Read a file, and return the state that it contains.
+    """Read the state of a worker from a file.
 
     Raises:
         ValueError: `FeatureWorker.save` did not write the file.

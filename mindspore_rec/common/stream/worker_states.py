@@ -23,11 +23,12 @@ def join_states(states: Sequence[Any]) -> Any:
     """Return the states of all workers as one value.
 
     Args:
-        states: JSON values, possibly with arrays, one per worker in order.
+        states: the state of each worker, by rank: a JSON value that may contain arrays.
 
     Returns:
-        The state itself if all states are equal. If the states differ, a dict with two entries:
-        `workers` is the list of all states, and `batches` is the greatest `batches` of any state.
+        If all states are equal, one of the states. If the states differ, a dict with two entries:
+        `workers` is the list of all states, and `batches` is the greatest value of `batches` in the
+        states.
 
     Raises:
         ValueError: `states` is empty.
@@ -48,7 +49,7 @@ def join_states(states: Sequence[Any]) -> Any:
 
 
 def states_in(state: Any) -> list[Any] | None:
-    """Return the workers' states from a value of `join_states`; None for a single state.
+    """Split the result of `join_states` into the workers' states; None for a single state.
 
     Example:
         >>> states_in({"batches": 4}) is None
@@ -60,7 +61,7 @@ def states_in(state: Any) -> list[Any] | None:
 
 
 def state_for(state: Any, worker: int, workers: int) -> Any:
-    """Return one worker's state, for an object whose number of workers must not change.
+    """Return one worker's state; raise ValueError if the number of workers has changed.
 
     Args:
         state: result of `join_states`.

@@ -34,7 +34,7 @@ def attach(
         opened: function that is called with each opened `RedisTier`. Default: no function.
 
     Raises:
-        ValueError: the SSD tier has rows of an earlier run and `leftover` is 'refuse', or the
+        ValueError: the SSD tier has rows of an earlier run although `leftover` is 'refuse', or the
             config does not fit the table.
         OSError: the SSD tier cannot be opened.
         ImportError, RemoteError: redis-py is missing, or the remote tier cannot be opened or has

@@ -63,7 +63,7 @@ class CacheConfig:
 
     Attributes:
         ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`. Without an SSD
-            tier, their values are None, None and True.
+            tier, `ssd_path` and `ssd_bytes` are None, and `ssd_direct` is True.
 
     Raises:
         TypeError: an argument is of the wrong type.

@@ -36,7 +36,7 @@ class InSsd:
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Replace the old arguments by `ssd`, with a warning for each argument.
 
-        If the call also has `ssd`, the old arguments change the fields of `ssd`. Therefore,
+        If the call also has `ssd`, the old arguments change the fields of `ssd`, so that
         `dataclasses.replace` of a config accepts old arguments too.
         """
         old = {name: named.pop(name) for name in SSD_FIELDS if name in named}
@@ -51,8 +51,8 @@ def ssd_of(ssd: SsdConfig | None, old: dict[str, Any]) -> SsdConfig | None:
     """Return the config of the SSD tier, with fields set from old arguments.
 
     Args:
-        ssd: the config of the tier, or None.
-        old: values of fields, by the names of the old arguments.
+        ssd: config of the SSD tier; None without an SSD tier.
+        old: the values of the old arguments, by the arguments' names.
 
     Raises:
         ValueError: an old argument sets a field of the SSD tier, but the path is missing.

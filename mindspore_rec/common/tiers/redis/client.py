@@ -43,12 +43,13 @@ class Command:
     Args:
         bucket: bucket that the command reads or writes.
         packed: bytes to send, in parts.
-        form: form that the last reply must have. Default: any.
+        form: function that returns True if the last reply has the required form. Default: any reply
+            is accepted.
         replies: number of replies that the server sends. Default: 1.
 
     Attributes:
         reply: the last reply.
-        server: `Link.server` of the connection that answered.
+        server: the server that answered, as `Link.server`.
     """
 
     __slots__ = ("asked", "bucket", "done", "form", "packed", "replies", "reply", "server")
@@ -134,7 +135,7 @@ class Client:
     def run(self, commands: Sequence[Command], *, greet: bool = True) -> None:
         """Send the commands, and store each reply in its command.
 
-        Commands of one bucket take effect in order.
+        The commands of each bucket take effect in the given order.
 
         Args:
             commands: the commands.
@@ -154,7 +155,8 @@ class Client:
             failed: set[int] = set()
             left = []
             for command in pending:
-                # Later commands of the same bucket are repeated too, to keep their order.
+                # After a failed command, later commands of the same bucket are repeated too, to
+                # keep the order.
                 if not command.done or command.bucket in failed:
                     failed.add(command.bucket)
                     command.done = False
@@ -228,7 +230,7 @@ class Client:
                     else:
                         self.nodes.give(link, epoch, greet)
         finally:
-            # After an error that ends the call, unread replies are still in flight.
+            # If an error ended the call, replies may still arrive, so close the connections.
             for link, _ in waiting:
                 self.nodes.broken(link)
         return problem
@@ -255,7 +257,7 @@ class Client:
         return first
 
     def _failed(self, error: Exception, command: Command | None = None) -> Exception:
-        """Record a redirection or a change of the cluster, and return the error from `_judge`."""
+        """Handle a redirection or a change of the cluster, and return the result of `_judge`."""
         moved = isinstance(error, redis.exceptions.MovedError)
         if command is not None and isinstance(error, redis.exceptions.AskError) and not moved:
             command.asked = (error.host or self.nodes.homes[command.bucket][0], error.port)
@@ -273,7 +275,7 @@ class Client:
         return self._failed(error)
 
     def _judge(self, error: Exception) -> Exception:
-        """Return `error` if a retry may succeed.
+        """Return `error` if a retry may succeed; otherwise, raise a RemoteError.
 
         Raises:
             RemoteError: a retry cannot succeed.
