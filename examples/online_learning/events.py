@@ -25,7 +25,7 @@ class EventSet(ABC):
     Attributes:
         schema: schema of an event in the topic. `row` is the event's index, and `sent` is the
             event's sending time in seconds since 1970.
-        ranges: ranges of legal values by column.
+        ranges: dict from a column's name to the range of its legal values.
         count: number of events; None if endless.
         fields: number of categorical features that the pipeline makes.
         dense: number of dense features that the pipeline makes.

@@ -40,7 +40,7 @@ class GroupFigures:
 
 @dataclass(frozen=True)
 class BinFigures:
-    """Predicted and observed rate of the rows whose predictions are in one range.
+    """Mean prediction and mean label of the rows whose predictions are in one range.
 
     Attributes:
         low: smallest prediction of the range.
@@ -119,7 +119,7 @@ def by_group(
         prediction: see `figures_of`.
         values: value of each row as text, `[N]`.
         weight: see `figures_of`.
-        most: largest number of values. Default: 20.
+        most: greatest number of values to return. Default: 20.
 
     Example:
         >>> label, prediction = np.array([0, 1, 1.0]), np.array([0.2, 0.6, 0.9])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the rows of a YAML file: training, validation and test rows, and rows to predict."""
+"""Open the training, validation and test rows of a YAML file, and rows to predict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Parts:
-    """Rows of a YAML file.
+    """The rows of a training, as the YAML file divides them.
 
     Attributes:
         train: training rows, with thinned negatives if the YAML sets `sample`.
@@ -68,7 +68,8 @@ def rows_of(
         settings: settings of the YAML file.
         schema: description of the rows; rows are checked, and only the schema's columns are read.
             If None, all columns are read unchecked.
-        thinned: True to read only a part of the negatives, by the setting `sample`. Default: False.
+        thinned: if True, and the YAML file sets `sample`, only a sample of the negative rows is
+            read. Default: False.
     """
     paths = list(source) if isinstance(source, tuple) else source
     return read(
@@ -133,7 +134,7 @@ def open_for_refit(settings: Settings, schema: Schema) -> Rows:
 def _divided(
     rows: Rows, settings: Settings, schema: Schema, every: tuple[float, ...] | None = None
 ) -> tuple[Rows, ...]:
-    """Return each part of the rows that has a share above 0.
+    """Divide rows into parts by their shares, and return the parts whose share is above 0.
 
     Args:
         rows: the rows.

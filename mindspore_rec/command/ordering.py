@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of training rows: at random, or in the order of time and at random within windows."""
+"""Batches of training rows, in random order or by time, with random order inside time windows."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def in_time_order(rows: Rows, schema: Schema) -> Rows:
     are sorted in memory: rows of the same time keep their order, and rows without a time are first.
 
     Raises:
-        ValueError: there is no column of kind time, or the rows must be sorted but are thinned or
-            more than `MOST_SORTED`.
+        ValueError: there is no column of kind time, or the rows are not sorted and cannot be sorted
+            here, because they are thinned or more than `MOST_SORTED`.
     """
     time = schema.time
     if time is None:

@@ -58,7 +58,8 @@ def scaled_path(
 
     Args:
         path: pairs (number of steps, factor of the rates), as in `EarlyStopping.path`.
-        scale: number of steps of an epoch, divided by the number of steps of an epoch on the path.
+        scale: steps per epoch of the new training, divided by steps per epoch of the training that
+            recorded the path.
 
     Example:
         >>> scaled_path([(200, 1.0), (100, 0.2)], 1.1)

@@ -61,7 +61,7 @@ class RunFolder:
         return self.path / "events"
 
     def events_if_possible(self) -> Path | None:
-        """Return the directory of events; None without tensorboardX, or if this is not worker 0."""
+        """On worker 0, return TensorBoard's directory, if tensorboardX is installed; else None."""
         if importlib.util.find_spec("tensorboardX") is None or worker_group().rank != 0:
             return None
         return self.events

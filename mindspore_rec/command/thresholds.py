@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission thresholds for a proposed schema, by a dry run over the first rows."""
+"""Propose admission thresholds for a schema, by a dry run over the first rows."""
 
 from __future__ import annotations
 

@@ -127,8 +127,8 @@ def _reads_per_second(
         size: bytes of a piece.
         threads: number of threads.
         seconds: duration of the reads.
-        place: function that returns the index of the next piece, for a thread and its number of
-            earlier reads.
+        place: function of a thread's index and its number of earlier reads; returns the index of
+            the piece to read next.
     """
     counts = [0] * threads
     errors: list[OSError] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that the doctor prints, one for each item, and options that probes read."""
+"""The class of the lines that the doctor prints, one per item, and the options of the probes."""
 
 from __future__ import annotations
 

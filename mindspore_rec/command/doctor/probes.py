@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _line_for_training() -> Line | None:
-    """Return the line of a training item that cannot be probed; None if it can be probed."""
+    """Return None if training can be probed, else the line for items that need training."""
     if not has_training():
         return Line(OFF, ONLY_SERVES)
     try:

@@ -268,7 +268,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Decode run-end encoded arrays and views, which not all Arrow functions support."""
+    """Decode run-end encoded arrays and text views; some Arrow functions do not support them."""
     kind = values.type
     if pa.types.is_run_end_encoded(kind):
         return _plain(pc.run_end_decode(values))

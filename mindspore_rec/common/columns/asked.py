@@ -25,7 +25,7 @@ __all__ = ["asked_arrays", "asked_columns", "tables_of_users"]
 
 
 def asked_columns(features: FeaturePipeline) -> list[str]:
-    """Return the columns by which histories are looked up if rows do not contain them."""
+    """Return the columns that are needed to look up histories: the user and the time."""
     return [str(each.column) for kept in features.kept for each in (kept.user, kept.time)]
 
 
@@ -51,9 +51,9 @@ def asked_arrays(
     Args:
         features: the pipeline.
         rows: a batch.
-        tables: tables by name, including the tables of users' events. An `EventLog` may take the
-            place of a table of users. If the table of a history is missing, a looked-up history is
-            empty.
+        tables: tables by name, including the tables of users' events. In place of the table of a
+            history's events, an `EventLog` is legal too. If the table of a history is missing, a
+            looked-up history is empty.
         names: names of the arrays.
 
     Raises:

@@ -132,7 +132,7 @@ class FeaturePipeline:
         return ThreadPoolExecutor(self._threads) if self._threads > 1 else None
 
     def _on_threads(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
-        """Return the results of calls, like `map`. Errors are raised after all calls have ended."""
+        """Like `map`, but on threads. An error is raised after all calls have ended."""
         assert self._pool is not None
         made = [self._pool.submit(function, *each) for each in zip(*arguments, strict=True)]
         wait(made)
@@ -333,7 +333,7 @@ class FeaturePipeline:
     # ---- where it is used
 
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
-        """Return the raw columns needed for arrays, in order; None if the pipeline has `prepare`.
+        """Return the raw columns that arrays need, in order; None if the pipeline has a `prepare`.
 
         For predictions, these columns suffice. Training also needs the columns of labels and of the
         time.
@@ -357,7 +357,7 @@ class FeaturePipeline:
         )
 
     def with_times(self) -> FeaturePipeline:
-        """Return a copy of this pipeline with a further first array that contains the rows' times.
+        """Return a copy of this pipeline that also returns the rows' times, as its first array.
 
         A feature worker sends the arrays of the copy. The copy shares its learned state with this
         pipeline.
@@ -398,7 +398,7 @@ class FeaturePipeline:
 
     @property
     def kept(self) -> list[KeptEvents]:
-        """The features that make the events of the `KeptHistoryColumn` objects, one per history."""
+        """The `KeptEvents` features, which make the events of each `KeptHistoryColumn`."""
         members = (each for output in self._outputs for each in output.members)
         return [each for each in members if isinstance(each, KeptEvents)]
 
@@ -430,7 +430,7 @@ class FeaturePipeline:
         """Learn from all rows at once.
 
         Args:
-            rows: a batch with the columns of all transforms that learn.
+            rows: a batch that contains the column of every transform that learns.
 
         Returns:
             This object.
@@ -447,7 +447,7 @@ class FeaturePipeline:
         return self
 
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> FeaturePipeline:
-        """Replace the state of the `TargetStatistics` by statistics of batches of rows.
+        """Compute the statistics of the `TargetStatistics` anew, from batches of rows.
 
         The time intervals of statistics of kind 'past' do not change after `fit`.
 

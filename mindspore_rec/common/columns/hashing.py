@@ -84,7 +84,7 @@ def keys_of(field: str, values: pa.Array, where: str) -> np.ndarray:
     array, only the values in use are hashed.
 
     Args:
-        field: text that salts the hash.
+        field: text that is the salt of the hash.
         values: strings or integers ``[B]``, or floats that are all whole.
         where: text before the word "must" in error messages.
 

@@ -84,7 +84,7 @@ class HistoryValues(Feature):
         values: how the values are read. None, 'text', 'whole' or 'key': as keys; see `Category`.
             'float32': as numbers; a missing number becomes 0. 'int64': as whole numbers; timestamps
             and dates become whole seconds since 1970. Default: None.
-        field: text that salts the hash of keys. Default: the column's name.
+        field: text that is the salt of the keys' hash. Default: the column's name.
         separator: text between the values in a column of texts. Default: None.
 
     Example:
@@ -259,8 +259,8 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
             ``offsets[i + 1] - 1``. The first offset is 0, and the last offset is N.
 
     Returns:
-        Arrow array of B lists, which shares memory with `offsets` of type int64 and with `values`
-        that are numbers.
+        Arrow array of B lists. If `offsets` are int64, they are not copied; if `values` are
+        numbers, they are not copied.
 
     Raises:
         TypeError: offsets are not whole numbers, or values are of a type that Arrow lacks.

@@ -62,7 +62,7 @@ class JointFeature(Feature):
     def apply_training(
         self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
     ) -> np.ndarray:
-        """Return the values of rows on which a network trains. Default: as `apply`.
+        """Return the values, as `apply` does, for rows on which a network trains.
 
         Args:
             values: `training_columns`, ``[B]``.
@@ -73,5 +73,5 @@ class JointFeature(Feature):
 
 
 def field_of(values: pa.StructArray, column: str | int) -> pa.Array:
-    """Return a column of a struct array that a `JointFeature` reads."""
+    """Return one column of the struct array that is the input of a `JointFeature`."""
     return values.field(str(column))

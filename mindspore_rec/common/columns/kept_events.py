@@ -89,11 +89,11 @@ class KeptEvents(JointFeature):
     and is not an event.
 
     Args:
-        user: transform of the user to a key.
-        time: transform of the time to seconds.
+        user: transform that converts the user to a key.
+        time: transform that converts the time to seconds.
         values: a transform for each value of an event; None for a value that is the event's time.
-        history: the `History`: the greatest length, and transforms for rows that contain their
-            history as lists.
+        history: a `History`, which gives the greatest length of a history, and the transforms for
+            rows that contain their history as lists.
         only: transform of a label; only rows with label 1 are events. Default: None, which means
             that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
@@ -230,7 +230,7 @@ class EventState:
 
     Args:
         feature: the `KeptEvents`, with the length of the histories.
-        table: a table with a row per user.
+        table: the table that stores the events of each user in one row.
     """
 
     def __init__(self, feature: KeptEvents, table: Any) -> None:
@@ -246,8 +246,8 @@ class EventState:
 
         Args:
             events: events of the rows; see `KeptEvents`.
-            clock: latest time of the earlier rows. Default: None, which means the latest time of
-                all rows that were read.
+            clock: latest event time of all earlier rows. Default: None, which means the latest time
+                of all rows that were read.
         """
         users, index = _users_in(events)
         rows = self._rows(users)
@@ -263,15 +263,15 @@ class EventState:
     def clock(self) -> int:
         """Latest time of all rows that were read.
 
-        The table does not store times before 1970. So `clock` is before 1970 only if batches have
-        been read but not trained, and their latest time is before 1970.
+        The table does not store times before 1970. A result before 1970 is possible only if some
+        batches were read but not yet trained.
         """
         if self._ahead:
             return self._ahead[-1].clock
         return int(self.table.event_time or _EARLIEST)
 
     def forget(self) -> None:
-        """Forget the batches that were read and will not be trained."""
+        """Discard the batches that were read but not trained; no network will train on them."""
         self._ahead.clear()
 
     def asked(self, events: np.ndarray) -> Events:
@@ -333,7 +333,7 @@ def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
 
 
 def _in_full_length(rows: np.ndarray, feature: KeptEvents) -> np.ndarray:
-    """Return rows in the layout for histories of twice the length."""
+    """Copy table rows into longer rows, which have room for twice as many events."""
     made = np.zeros((len(rows), row_floats(2 * feature.length, len(feature.stored))), np.float32)
     made[:, : rows.shape[1]] = rows
     return made

@@ -118,7 +118,7 @@ def _number_of(column: str | int, positive: str) -> float:
 
 
 def bool_of(column: str | int, positive: Any) -> bool:
-    """Return the bool that a `positive` value means for a column of bools.
+    """Convert the option `positive` of a column of bools to a bool.
 
     Raises:
         ValueError: the value does not mean True or False.

@@ -29,7 +29,7 @@ class Categories(Feature):
         column: lists of strings or integers. A missing list is empty.
         length: number of keys of a row, 1 to 4096. Only the first `length` values of a longer list
             are read; a shorter list is filled up with `PADDING_KEY`. Default: 20.
-        field: text that salts the hash. Default: the column's name.
+        field: text that is the salt of the hash. Default: the column's name.
         separator: text between the values, if the column consists of texts such as 'a|b|c'. An
             empty text is an empty list. Default: None, which means that the column consists of
             lists.
@@ -91,7 +91,7 @@ class Words(Categories):
     Args:
         column: texts. A missing text has no words.
         length: number of keys of a row; see `Categories`. Default: 20.
-        field: text that salts the hash. Default: the column's name.
+        field: text that is the salt of the hash. Default: the column's name.
 
     Example:
         >>> words = Words("title", length=3)

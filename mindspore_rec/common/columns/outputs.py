@@ -80,7 +80,9 @@ class Output(ABC):
         return MadeOutput(self.name)
 
     def with_lists(self) -> Output:
-        """Return an output that reads histories from the rows, in place of collected events."""
+        """Return an output that reads histories from lists in the rows, and not from collected
+        events.
+        """
         return self
 
     def make_all(

@@ -224,8 +224,8 @@ class MixedScale(QuantileScale):
     """Replace numbers by the mean of their quantiles among all numbers and among distinct numbers.
 
     In a column that is mostly 0, a `QuantileScale` places all other numbers close together near the
-    end of the range. The quantile among the distinct numbers counts each number once, so the mean
-    of both quantiles keeps numbers other than 0 apart. The results are from -1 to 1. Buckets and
+    end of the range. Among the distinct numbers, 0 counts only once, so the mean of the two
+    quantiles spreads the other numbers over the range. The results are from -1 to 1. Buckets and
     their keys are formed as in a `QuantileScale`.
 
     Args: see `QuantileScale`.

@@ -16,7 +16,7 @@ from mindspore_rec.common.columns.transforms import Category, Feature, Key, Time
 
 __all__ = ["SharedKeys"]
 
-# Attributes of each transform that, together with the column's values, decide the result.
+# For each class of transform: the attributes on which the result depends, besides the values.
 _SETTINGS: dict[type[Feature], attrgetter] = {
     Category: attrgetter("column", "field", "values"),
     Key: attrgetter("column"),

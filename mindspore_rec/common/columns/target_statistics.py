@@ -39,7 +39,7 @@ class TargetStatistics(JointFeature):
     difference is near 0 for a value with few rows, and 0 for an unknown value. The number is
     ``tanh(d / 2)``. For a label with two values, ``d`` is the difference of the log odds. For a
     label that is a number, ``d`` is the difference in standard deviations. The last number of a
-    part is the scaled logarithm of the number of rows with the value. All numbers are between -1
+    part is the scaled logarithm of the number of rows with the value. All results are between -1
     and 1.
 
     The statistics of a row on which a network trains (`apply_training`) never include the row's own
@@ -331,8 +331,8 @@ class TargetStatistics(JointFeature):
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: `state` belongs to another transform. The object is
-                unchanged.
+            TypeError, ValueError, KeyError: `state` is the state of a different transform. The
+                object is unchanged.
         """
         if not isinstance(state, Mapping) or state["by"] != self.by:
             raise ValueError(f"state must be of TargetStatistics by {self.by}, got {state!r:.80}")
@@ -404,7 +404,7 @@ def _decoded(state: Any, width: int, count: int) -> ValueSums:
 def _array(text: Any, dtype: type, length: int) -> np.ndarray:
     """Return an array from compressed text.
 
-    A damaged text cannot expand to more memory than the array needs.
+    Text that expands to more bytes than the array needs is refused.
     """
     wanted = length * np.dtype(dtype).itemsize
     try:

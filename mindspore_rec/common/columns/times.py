@@ -46,7 +46,7 @@ def seconds_of(
     Args:
         column: name or place of the column, for messages.
         values: numbers, Arrow timestamps or dates, or texts ``[B]``.
-        unit: unit of numbers, a key of `UNITS`. Default: None, which means seconds.
+        unit: unit of times that are numbers: a key of `UNITS`. Default: None, which means seconds.
         format: format of texts in the notation of `strptime`, or 'iso' for ISO 8601. Texts without
             a time zone are UTC. A format is also applied to the digits of integers, such as
             20260131. Default: None, which means that texts are ISO 8601, and integers count `unit`

@@ -78,7 +78,7 @@ class Feature(ABC):
     def fit(self, values: Any) -> Any:
         """Learn from all values in one call.
 
-        If `fit` is called again, a transform may add the new values to its statistics.
+        Whether a second call adds to the learned statistics depends on the transform.
 
         Args:
             values: the column, an Arrow array ``[N]``.
@@ -108,8 +108,8 @@ class Category(Feature):
 
     Args:
         column: strings or integers. Missing values have a separate key.
-        field: text that salts the hash. If columns have the same field, equal values have the same
-            key. Default: the column's name.
+        field: text that is the salt of the hash. If columns have the same field, equal values have
+            the same key. Default: the column's name.
         values: 'text' or 'whole', to convert all values to texts or to whole numbers, so that '7',
             7 and 7.0 have the same key; or 'key', for whole numbers that are their own keys, as in
             a `FeatureSpec` without a transform. With 'key', no number may be missing, and texts are

@@ -88,7 +88,7 @@ class ValueSums:
         """Return the share of rows whose value occurs in one part only.
 
         Args:
-            least: least first sum of a value that is counted.
+            least: values whose first sum, over all parts, is below this limit are left out.
         """
         if not len(self.values):
             return 0.0

@@ -32,12 +32,12 @@ class DataParts:
     """Parts of all files of a source.
 
     Args:
-        source: name of the source in messages.
+        source: name of the source for messages.
         files: files of the source; empty for rows in memory.
-        open_file: function that opens a file; its arguments are the file, and the schema of the
-            first file or None.
+        open_file: function that opens a file. The arguments are the file and the schema of the
+            first file; for the first file itself, the schema is None.
         bad: counts bad rows.
-        memory: rows in memory, in place of files. Default: None.
+        memory: the rows, if they are in memory and there are no files. Default: None.
 
     Attributes:
         source, bad: the arguments.
@@ -108,7 +108,7 @@ class DataParts:
         ]
 
     def check_unchanged(self) -> None:
-        """Raise a ValueError if a file has changed since the first call.
+        """Raise a ValueError if a file has changed since `check_unchanged` was first called.
 
         The order and the positions of rows were computed when the files were opened.
         """

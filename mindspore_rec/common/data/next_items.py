@@ -24,10 +24,12 @@ class NextItems(NamedTuple):
         time: ``[B]``, the time of each row's targets.
         target: ``[N]``, the items that came next: the items of the first row, then of the second
             row, and so on.
-        target_offsets: int64 ``[B + 1]``.
+        target_offsets: int64 ``[B + 1]``: the targets of row i begin at index
+            ``target_offsets[i]``.
         history: ``[M]``, the items before the targets, row after row; the oldest item of a row is
             first.
-        history_offsets: int64 ``[B + 1]``.
+        history_offsets: int64 ``[B + 1]``: the history of row i begins at index
+            ``history_offsets[i]``.
     """
 
     user: npt.NDArray[Any]
@@ -65,11 +67,11 @@ def next_items(
             first event.
         end: events at this time or later get no row. Default: None, which means that there is no
             end.
-        together: True makes one row of a user's events with equal times, such as the items of an
-            invoice. All these events are targets of the row, and the row's history contains only
-            events before the time of the targets. Default: False, which means that each event gets
-            a row. If two events have equal times, the history of the second event contains the
-            first event.
+        together: True combines all events of a user with equal times, such as the items of an
+            invoice, into one row. All these events are targets of the row, and the row's history
+            contains only events before the time of the targets. Default: False, which means that
+            each event gets a row. If two events have equal times, the history of the second event
+            contains the first event.
         least: least number of events in a row's history; rows with fewer events are left out.
             Default: 1.
         most: number of the newest events that a history keeps. Default: None, which means all

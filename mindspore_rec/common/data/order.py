@@ -75,7 +75,7 @@ class Order(NamedTuple):
 
     `Rows.batches` also accepts an order that you define: a named tuple of JSON values with a method
     `of_pass`, which must return the same order for the same arguments. A saved position stores the
-    JSON values. When the position is loaded, the order must have the same values.
+    JSON values, and can be loaded only by batches whose order has equal JSON values.
 
     Args:
         shuffle: True for a random order. Default: False.
@@ -106,8 +106,8 @@ class Order(NamedTuple):
         Args:
             parts: parts of the files; `part.rows` is the number of rows in the part, if known.
             number: number of the pass.
-            sequential: function that returns True if the parts of a file should stay in their
-                order. The function's argument is the `file` of a part.
+            sequential: function that takes the attribute `file` of a part, and returns True if the
+                parts of this file should stay in their order.
         """
         if not self.shuffle:
             return PassOrder([(each,) for each in range(len(parts))], lambda window, rows: None)
@@ -194,8 +194,8 @@ class Division(NamedTuple):
 
     Args:
         workers: number of workers.
-        places: for each worker, the number of the item that the worker was reading, and the number
-            of the item's rows that were read.
+        places: for each worker, a pair: the index of the item that the worker was reading, and the
+            number of rows that the worker had read from this item.
     """
 
     workers: int

@@ -69,8 +69,7 @@ class Column:
             earlier rows, and the schema needs a column of times. None for no statistics.
 
     Raises:
-        TypeError, ValueError: an option, of any kind of column, is of the wrong type or out of
-            range.
+        TypeError, ValueError: an option is of the wrong type or out of range.
     """
 
     kind: ClassVar[str]
@@ -148,7 +147,7 @@ class Column:
 
     @property
     def bucket_count(self) -> int:
-        """Number of intervals that have rows; 0 for none."""
+        """Number of buckets of a column of numbers; 0 if the column has no buckets."""
         if self.kind != "number":
             return 0
         if self.buckets is None:
@@ -223,10 +222,10 @@ class CategoryColumn(Column):
         name, table, embedding_dim, admission, eviction, statistics: see `Column`.
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
             the text '7' to the whole number 7, or 7 to '7'. Default: None, which means that
-            `Schema.fit` sets the type of the training rows. Before `Schema.fit`, '7' and 7 are
-            different categories. 'key' is for tables of earlier programs: whole numbers are their
-            own keys, as in a `FeatureSpec` without a transform, and no number may be missing; texts
-            have the same keys as by default.
+            `Schema.fit` chooses the type that the training rows have. Before `Schema.fit`, '7' and
+            7 are different categories. 'key' is for tables of earlier programs: whole numbers are
+            their own keys, as in a `FeatureSpec` without a transform, and no number may be missing;
+            texts have the same keys as by default.
         group: True if the column's values are also the groups of the metric `gauc`. Default: False.
         dropout: see `Column`.
 
@@ -327,10 +326,10 @@ class CrossColumn(Column):
     is read as texts.
 
     Args:
-        name: name of the cross, which no other column has.
+        name: name of the cross; no other column may have the same name.
         columns: names of 2 to 4 columns of kind category, integer, number with buckets, group or
-            ignored, or parts of a time such as 'ts.hour'. The keys of the values depend on the
-            order of the columns.
+            ignored, or parts of a time such as 'ts.hour'. If the order of the columns changes, the
+            keys of the cross change.
         table, embedding_dim, admission, eviction, statistics, dropout: see `Column`.
 
     Raises:
@@ -482,9 +481,9 @@ class KeptHistoryColumn(Column):
         by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
             A row without a user has no history, and is no event.
         length: greatest number of events of a history, at least 1. The events of a user take a row
-            of ``1 + 6 * length * (1 + n)`` floats, at most 8,192. Here, n is the number of columns
-            in `of` without the time. So if `of` names one column, `length` is at most 682. Default:
-            50.
+            of ``1 + 6 * length * (1 + n)`` floats, at most 8,192, where n is the number of columns
+            in `of`, not counting the time. So if `of` names one column, `length` is at most 682.
+            Default: 50.
         only: name of a label with two values; only rows with label 1 are events. Default: None,
             which means that all rows are events.
         eviction: number of seconds of event time without an event, after which a user is evicted
@@ -547,7 +546,7 @@ class TimeColumn(Column):
     Args:
         name: see `Column`.
         unit: for times that are numbers, 's', 'ms', 'us' or 'ns' since 1970. Default: 's'.
-        format: for times that are texts, the format in the notation of `strptime`, or 'iso' for ISO
+        format: format of times that are texts, in the notation of `strptime`, or 'iso' for ISO
             8601. Default: None, which means that times are numbers, timestamps, dates, or texts in
             ISO 8601.
         parts: parts of the time that are categories: 'minute', 'hour', 'weekday', 'day' and
@@ -654,7 +653,7 @@ class GroupColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class IgnoredColumn(Column):
-    """A column that is read only if a cross, or the option `by` of a `KeptHistoryColumn`, names it.
+    """A column that is only read for a cross, or for the option `by` of a `KeptHistoryColumn`.
 
     Args:
         name: see `Column`.

@@ -46,7 +46,7 @@ _Key = tuple[Column, str, Feature]  # with the name of the field
 
 @dataclass(frozen=True)
 class Field:
-    """Keys of one embedding vector in the array `ids`.
+    """A field: the keys in the array `ids` from which a network makes one embedding vector per row.
 
     Args:
         name: name of the field: the column's name, followed by '.bucket' or a part of the time.
@@ -55,7 +55,7 @@ class Field:
         length: number of keys. With more than 1 key, or if `is_bag`, a network takes the mean of
             the keys' rows, without the rows of `PADDING_KEY`.
         is_bag: True for the keys of a list or text.
-        dropout: probability that a training step reads `PADDING_KEY` in place of the key.
+        dropout: probability that a training step reads `PADDING_KEY` in place of a key.
     """
 
     name: str
@@ -82,7 +82,7 @@ class TableGroup:
         eviction: number of seconds of event time without a key, after which the key's row is
             evicted; None if no row is evicted.
         fields: indexes of the fields whose keys have rows in the table.
-        histories: names of the columns of histories.
+        histories: names of the history columns whose keys have rows in the table.
     """
 
     name: str | None
@@ -106,7 +106,7 @@ def numbers_of(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def histories_of(columns: Sequence[Column]) -> tuple[tuple[Column, ...], ...]:
-    """Return the columns of each history, first the history's own column, then its side columns.
+    """Return a tuple of columns for each history: the history's own column, then its side columns.
 
     Raises:
         ValueError: the history of a side column is missing, or is a side column itself.
@@ -142,7 +142,7 @@ class Layout:
     Attributes:
         fields: the fields, in order.
         transforms: transform of each field.
-        tables: the tables, in the order of their first columns.
+        tables: the tables; a table whose first column is earlier comes first.
 
     Raises:
         ValueError: columns name the same table and have different settings.
@@ -349,10 +349,11 @@ def _with_statistics(by: str, columns: Sequence[Column]) -> list[Column]:
 
 
 def _statistics(by: str, columns: Sequence[Column]) -> TargetStatistics:
-    """Return the label statistics of all columns that have `statistics` of one kind.
+    """Return the transform for all columns whose option `statistics` is `by`.
 
     Raises:
-        ValueError: there is no label, no column of times, or no further column for folds.
+        ValueError: there is no label; `by` is 'past' and there is no column of times; or `by` is
+            'folds' and no other column can choose a row's fold.
     """
     of = _with_statistics(by, columns)
     labels = [_label(each) for each in columns if each.kind == "label"]

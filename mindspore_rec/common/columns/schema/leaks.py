@@ -28,14 +28,14 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
     rows. So a column of unique ids is not a leak, although each id occurs with only one label. If
     at least half of the rows have a value that occurs in both halves, such as an invoice's number,
     a second AUC is computed from these rows alone, and the greater AUC is used. For a column of
-    numbers, the order of the numbers and intervals of numbers are tested too. A missing value
-    counts as a value.
+    numbers, rows are also ordered by the numbers themselves and by intervals of numbers. A missing
+    value counts as a value.
 
     Args:
         column: profile of the column.
         label: the label, float64 ``[rows]``. A label with more than two values is divided into
             values above its median and other values.
-        seed: seed of the halves. Default: 0.
+        seed: seed of the random division of the rows into halves. Default: 0.
 
     Example:
         >>> import pyarrow as pa

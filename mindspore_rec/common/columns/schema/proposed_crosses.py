@@ -35,9 +35,9 @@ def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
     columns with the most different values are paired. For each pair, two linear models learn the
     labels of a part of the rows from the statistics: one model without the pair, and one model with
     the pair. The pair is proposed if the model with the pair explains at least one percentage point
-    more of the labels of the other rows. If the schema has a column of times, the other rows are
-    the later rows. At most two pairs are proposed. If there are fewer than 1,000 rows, no pair is
-    proposed.
+    more of the labels of the other rows. If the schema has a column of times, the models learn from
+    the earlier rows and are tested on the later rows. At most two pairs are proposed. If there are
+    fewer than 1,000 rows, no pair is proposed.
 
     Args:
         inferred: the proposal.
@@ -115,7 +115,7 @@ class _Statistics:
 
     Args:
         inferred: the proposal.
-        candidates: further columns with statistics.
+        candidates: crosses that may be added to the proposal.
         table: the rows.
     """
 
@@ -143,11 +143,11 @@ class _Statistics:
         self._crosses = {each.name for each in crosses}
 
     def explained(self, crosses: Sequence[_Candidate]) -> float:
-        """Return the explained share of entropy or variance, as the mean over labels.
+        """Return the explained share of a label's entropy or variance; the mean over labels.
 
         Args:
-            crosses: candidates whose statistics the model reads in addition to the proposal's
-                statistics.
+            crosses: the model reads the statistics of these candidates, and of all columns of the
+                proposal.
         """
         read = {each.column.name for each in crosses}
         chosen = [

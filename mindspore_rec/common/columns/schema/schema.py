@@ -125,7 +125,7 @@ class Schema:
 
     @property
     def undecided(self) -> list[Column]:
-        """Columns of categories without `values`; `fit` sets their type, text or whole."""
+        """Columns with categories whose `values` is None; `fit` sets it to 'text' or 'whole'."""
         kinds = ("category", "list", "group", "history")
         return [each for each in self.columns if each.kind in kinds and each.values is None]
 
@@ -241,7 +241,7 @@ class Schema:
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the columns in the data from which the network's inputs are made."""
+        """Names of the raw columns from which the network's inputs are made."""
         read = {each.name for each in self.features}
         return [each.name for each in self._in_data if each.name in read | self._crossed]
 
@@ -285,7 +285,7 @@ class Schema:
     def asked_columns(self) -> list[str]:
         """Columns that rows to predict may contain, for histories that the library collects.
 
-        The columns are the user and the time, by which a history is looked up, and the history
+        The columns are the user and the time, which select a stored history, and the history
         itself.
         """
         kept = [each.name for of in self.histories for each in of if each.kept is not None]
@@ -356,9 +356,9 @@ class Schema:
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> Schema:
         """Merge the statistics of labels that other schemas learned from parts of the rows.
 
-        The statistics are the same as if this schema had read all parts, so another engine can
-        count the parts. For each part of the rows, a schema loads the state of this schema, calls
-        `fit_statistics` with the part's batches, and returns `state_dict`.
+        The result equals the statistics that this schema would learn from all parts. To learn the
+        parts in another program: for each part of the rows, a schema loads the state of this
+        schema, calls `fit_statistics` with the part's batches, and returns `state_dict`.
 
         Args:
             states: states of schemas with the same columns and time intervals.
@@ -461,7 +461,8 @@ class Schema:
     def with_times(self) -> Schema:
         """Return a copy whose first array is the times of the rows, for a `FeatureWorker`.
 
-        The copy shares the scales of this schema. The trainer reads the arrays with `received`.
+        The copy shares the scales of this schema. A trainer reads the arrays by a `received`
+        schema.
 
         Raises:
             ValueError: the schema has no column of times.
@@ -487,8 +488,9 @@ class Schema:
 
         Returns:
             The arrays by name. For a history that the library collects from rows, the arrays
-            contain the events of the rows. With ``with_label=False``, the history consists of the
-            lists that the rows contain; if the rows contain no lists, the history is empty.
+            contain one event per row, not the history. With ``with_label=False``, the history
+            consists of the lists that the rows contain; if the rows contain no lists, the history
+            is empty.
 
         Raises:
             TypeError, ValueError: a column is missing or has values of the wrong type.
@@ -587,8 +589,8 @@ class Schema:
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: the state belongs to other columns. After an error, the
-                schema is unchanged.
+            TypeError, ValueError, KeyError: the state is the state of a schema with other columns.
+                After an error, the schema is unchanged.
         """
         self.pipeline.load_state_dict(state)
         self.is_fitted = True

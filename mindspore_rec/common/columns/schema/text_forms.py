@@ -64,7 +64,8 @@ class TextForm:
 
     Args:
         family: 'number', 'time' or 'text'.
-        is_missing: which of the different texts mean a missing value, bool ``[texts]``.
+        is_missing: bool ``[texts]``, True for each of the different texts that means a missing
+            value.
         numbers: for numbers and times, the texts as float64, else None.
         decimal: for numbers, '.' or ',', the decimal point.
         is_doubtful: for times, True if day and month can change places.
@@ -87,7 +88,7 @@ class TextForm:
 
 
 def form_of_texts(texts: pa.Array) -> TextForm:
-    """Return how texts are written.
+    """Find the form of texts: numbers, times in some format, or other texts.
 
     Args:
         texts: different texts of one column, none of them missing.
@@ -199,7 +200,7 @@ def _recent(seconds: pa.Array) -> bool:
 
 
 def reads_times(texts: pa.Array, format: str) -> bool:
-    """Return True if a format reads all texts."""
+    """Return True if all texts are times in the format `format`."""
     return bool(seconds_of("", texts, format=format).null_count == 0)
 
 
@@ -216,7 +217,7 @@ class ListForm:
         separator: text between the values.
         distinct: number of different values.
         longest: number of values of the longest list.
-        usual: 99th percentile of the number of values of the different lists.
+        usual: 99th percentile of the lengths of the distinct lists.
     """
 
     separator: str
