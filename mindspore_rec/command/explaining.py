@@ -107,7 +107,7 @@ def nearest(values: Sequence[Any], rows: Floats, of: Any, most: int = 10) -> lis
 
     Args:
         values: different values.
-        rows: row of each value, `[N, dim]`.
+        rows: embedding of each value, `[N, dim]`.
         of: the value, one of `values`, whose neighbours are returned.
         most: number of neighbours. Default: 10.
 

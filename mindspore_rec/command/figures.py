@@ -66,7 +66,8 @@ def figures_of(
         label: 0 or 1, `[N]`.
         prediction: probabilities, `[N]`.
         weight: weight of each row, above 0. Default: each weight is 1.
-        group: group of each row, for example a user, `[N]`. Default: none, and no `gauc`.
+        group: group of each row, for example a user, `[N]`. Default: None, which means that `gauc`
+            is not computed.
 
     Returns:
         `auc`, `log_loss`, `normalized_entropy` and `calibration`, and `gauc` if `group` is set.

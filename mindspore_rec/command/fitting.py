@@ -198,7 +198,7 @@ class _EvaluationsInEpochs(EvalCallback):
 
     @property
     def state_name(self) -> str:
-        """Name of the state in checkpoints."""
+        """The name under which checkpoints store this callback's state."""
         return "EvalCallback"
 
     def on_train_step_end(self, run_context: Any) -> None:

@@ -67,7 +67,7 @@ def rows_of(
         source: paths of the rows.
         settings: settings of the YAML file.
         schema: description of the rows; rows are checked, and only the schema's columns are read.
-            If None, all columns are read unchecked.
+            If `schema` is None, all columns are read, and rows are not checked.
         thinned: if True, and the YAML file sets `sample`, only a sample of the negative rows is
             read. Default: False.
     """
@@ -174,7 +174,7 @@ def rows_to_predict(
         source: path of the rows, which need no label.
         settings: settings of the YAML file.
         schema: description of the rows.
-        keep: names of further columns.
+        keep: names of columns to read in addition to the columns of the schema.
         must_keep: True to raise an error if the source lacks a column of `keep`.
 
     Raises:

@@ -59,7 +59,7 @@ class KafkaSettings:
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """Source of rows that is a topic.
+    """A Kafka topic as the source of rows.
 
     Args:
         kafka: the topic.
@@ -141,8 +141,8 @@ class EarlyStoppingSettings:
     """End of the training when a metric of the validation rows has stopped improving.
 
     Args:
-        metric: 'auc', 'log_loss' or 'rmse', with a point and the label's name if there are several
-            labels. Default: 'auc' of the first label, or 'rmse' if that label is a number.
+        metric: 'auc', 'log_loss' or 'rmse'. With several labels, append a point and the label's
+            name. Default: 'auc' of the first label, or 'rmse' if that label is a number.
         patience: number of successive evaluations without improvement, at least 1. Default: 2, or 1
             with the schedule 'plateau'.
     """
@@ -316,7 +316,7 @@ def _model(value: Any) -> ModelSettings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Return the settings in a YAML file; relative paths of sources begin in the file's folder.
+    """Return the settings in a YAML file; relative paths of sources start at the file's folder.
 
     Raises:
         ValueError: the file cannot be read, or `settings_of` refuses it. The message names the

@@ -45,8 +45,9 @@ def asked_arrays(
 
     The library collects the history of a `KeptHistoryColumn` from earlier rows. If the rows to
     predict have a column with the name of the `KeptHistoryColumn`, the history is read from this
-    column. Otherwise the history is looked up by the row's user, and has the events before the
-    row's time. If the rows have no column of times, a looked-up history has all events of the user.
+    column. Without this column, the history is looked up by the row's user, and has the events
+    before the row's time. If the rows have no column of times, a looked-up history has all events
+    of the user.
 
     Args:
         features: the pipeline.

@@ -195,7 +195,8 @@ class FeaturePipeline:
 
         Args:
             rows: a batch.
-            learn: True to let the statistics first learn from the batch. Default: True.
+            learn: if True, the statistics learn from the batch before the batch is transformed.
+                Default: True.
             with_time: whether the timestamps are read. If `with_time` is False, rows need no
                 timestamps. Default: True.
             training: whether a network trains on the rows. If True, `TargetStatistics` exclude each

@@ -55,7 +55,7 @@ class JointFeature(Feature):
 
         Args:
             values: `columns`, ``[B]``.
-            learn: True to let the statistics first learn from the values.
+            learn: if True, the statistics learn from the values before the values are transformed.
             keys: keys that other transforms have computed for the same rows. Default: none.
         """
 
@@ -66,7 +66,7 @@ class JointFeature(Feature):
 
         Args:
             values: `training_columns`, ``[B]``.
-            learn: True to let the statistics first learn from the values.
+            learn: if True, the statistics learn from the values before the values are transformed.
             keys: see `apply`.
         """
         return self.apply(values, learn, keys)

@@ -44,7 +44,7 @@ def events_name(column: str) -> str:
 
 
 def table_suffix(column: str) -> str:
-    """Return the suffix of the name of a table with each user's last events."""
+    """Return the suffix of the name of the table that stores each user's last events."""
     return f".kept.{column}"
 
 
@@ -63,7 +63,7 @@ class Events:
     """Lists of events: list i has the events from ``offsets[i]`` to ``offsets[i + 1] - 1``.
 
     Args:
-        offsets: int64 ``[B + 1]``.
+        offsets: int64 ``[B + 1]``, the index of each list's first event; the last offset is N.
         times: seconds since 1970 of all events, int64 ``[N]``.
         values: further numbers of all events, int64 ``[N, width]``.
     """
@@ -73,7 +73,7 @@ class Events:
     values: np.ndarray
 
     def take(self, order: np.ndarray) -> Events:
-        """Return lists in another order."""
+        """Return the lists with the indexes `order`."""
         counts = np.diff(self.offsets)[order]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][order] - offsets[:-1], counts)
@@ -375,7 +375,7 @@ class EventLog:
         place = np.searchsorted(self._users, rows[:, _USER])
         time = np.searchsorted(self._times, rows[:, _TIME])
         self._ranks = place * (len(self._times) + 1) + time
-        # For each event, the first event of the event's session. A pause of more than
+        # begins[i] is the index of the first event in the session of event i. A pause of more than
         # `idle_seconds` ends a session.
         begins = np.zeros(len(rows), np.int64)
         begins[self._starts] = self._starts
@@ -400,7 +400,7 @@ class EventLog:
             clock = int(part[-1, _TIME])
 
     def histories(self, events: np.ndarray) -> Events:
-        """Return the histories of rows: the user's events before the time of the row."""
+        """Return the history of each row: the events of the row's user before the row's time."""
         count = len(events)
         empty = np.zeros(count, np.int64)
         if not len(self._events):

@@ -97,7 +97,7 @@ class Output(ABC):
 
         Args:
             rows: the batch.
-            learn: True to let the statistics first learn from the batch.
+            learn: if True, the statistics learn from the batch before the batch is transformed.
             call: `map`, or a function with the same arguments that uses several threads.
             training: True if a network trains on the rows. Default: False.
 
@@ -135,9 +135,9 @@ class StackedOutput(Output):
         return self
 
     def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
-        """Return the array, whose rows are contiguous."""
+        """Return the array, in row-major order."""
         count = _row_count(self.members[0], rows)
-        # The array is column-major while columns are written. The last statement copies the array
+        # The array is column-major while columns are written. The return statement copies the array
         # to row-major order.
         made: np.ndarray = np.empty((sum(self._widths), count), self._dtype)
         places = np.cumsum([0, *self._widths[:-1]]).tolist()
@@ -205,7 +205,7 @@ class RaggedOutput(Output):
         return RaggedOutput(self.name, self.history, self._names, are_lists=True)
 
     def received(self) -> Output:
-        """Return an output that reads lists of keys and numbers, which another output has made."""
+        """Return an output that reads lists of keys or numbers, which `by_rows` has made."""
         kinds = [
             "float32" if each.values == "float32" else "int64" for each in self.history.members
         ]
@@ -335,7 +335,7 @@ def column_of(member: Member, rows: BatchRows) -> str:
 
 
 def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[str]:
-    """Return the names of all columns in a batch that a feature reads.
+    """Return the names of the columns that a feature reads from a batch.
 
     Args:
         member: the feature.

@@ -49,7 +49,7 @@ class SharedKeys:
         Args:
             feature: the transform.
             values: the argument of `feature.apply`; all calls pass columns of the same batch.
-            learn: True to let the statistics first learn from the values.
+            learn: if True, the statistics learn from the values before the values are transformed.
         """
         settings = _settings_of(feature)
         if settings is None:

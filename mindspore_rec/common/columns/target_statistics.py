@@ -47,8 +47,8 @@ class TargetStatistics(JointFeature):
     the row's numbers are computed from the rows in the other folds. With 'past', the times of the
     fitted rows are divided into at most 20 intervals of about equal numbers of rows. The numbers of
     a row are then computed from the rows in earlier intervals. The numbers for predictions
-    (`apply`) are computed from all rows. `apply` and `apply_training` never learn. So, for one
-    learned state, the numbers depend only on the content of the row.
+    (`apply`) are computed from all rows. `apply` and `apply_training` never learn. So the results
+    depend only on the learned state and on the row's content.
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
@@ -58,8 +58,8 @@ class TargetStatistics(JointFeature):
             `others` must read a column that the part does not read. With 'past', a `Times`
             transform of the rows' times.
         by: 'folds' or 'past'.
-        weight: transform of the weight of a row. Default: None, which means that each row counts
-            once.
+        weight: transform that returns the weight of each row. Default: None, which means that each
+            row counts once.
         most_values: largest number of values per part that have statistics, 1 to 2**30; these are
             the most frequent values. Default: 2**20.
 
@@ -201,8 +201,8 @@ class TargetStatistics(JointFeature):
         keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
-        # The time of a merge grows with the size of the result. So new sums are merged only when
-        # there are more new sums than merged sums.
+        # The time of a merge grows with the size of the result. To merge rarely, new sums are
+        # collected, and merged only when there are more new sums than merged sums.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 
@@ -359,7 +359,7 @@ def _columns_of(features: Sequence[Feature]) -> tuple[str | int, ...]:
 
 
 def _applied(feature: Feature, values: pa.StructArray, keys: SharedKeys) -> np.ndarray:
-    """Return the values of a transform, which reads one or several of the columns."""
+    """Return the values of a transform that reads one or several fields of `values`."""
     is_joint = isinstance(feature, JointFeature)
     column = values if is_joint else field_of(values, feature.column)
     return keys.of(feature, column, learn=False)

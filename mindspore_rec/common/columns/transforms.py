@@ -72,7 +72,7 @@ class Feature(ABC):
 
         Args:
             values: the column, ``[B]``.
-            learn: True to let the statistics first learn from the values.
+            learn: if True, the statistics learn from the values before the values are transformed.
         """
 
     def fit(self, values: Any) -> Any:

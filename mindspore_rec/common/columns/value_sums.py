@@ -43,7 +43,7 @@ class ValueSums:
 
     @classmethod
     def of(cls, keys: np.ndarray, parts: np.ndarray, sums: np.ndarray, count: int) -> ValueSums:
-        """Return the sums over rows.
+        """Add up the numbers of the rows for each pair of a key and a part.
 
         Args:
             keys: key of each row, int64 ``[B]``.
@@ -129,7 +129,7 @@ class ValueSums:
         return made
 
     def _all_but_own(self) -> np.ndarray:
-        """Return, for each pair, the sums over the other pairs with the same value."""
+        """Return, for each pair (value, part), the sums of the same value over all other parts."""
         after = self._running(range(self.count - 2, -1, -1))
         made = np.zeros_like(self.sums)
         has_before = np.ones(len(self.keys), bool)
@@ -140,7 +140,7 @@ class ValueSums:
         return made
 
     def _earlier(self, places: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return each row's number of pairs with its value and an earlier part, int64 ``[B]``."""
+        """Return, for each row, how many earlier parts contain the row's value, int64 ``[B]``."""
         first, stop = self._first[places], self._stop[places]
         made = np.zeros(len(places), np.int64)
         for more in range(self.count):

@@ -39,7 +39,8 @@ class Part(NamedTuple):
 
 
 class FileRows(ABC):
-    """Rows of one file in parts. Several threads may call `decode` at the same time.
+    """Rows of one file, which are read part by part. Several threads may call `decode` at the same
+    time.
 
     A subclass reads rows of another format or from another place, and `read` accepts an object of
     the subclass as a source.

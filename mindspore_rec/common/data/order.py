@@ -24,7 +24,7 @@ _FEW = 8  # windows a worker, below which the rows of each window are divided
 
 
 class Item(NamedTuple):
-    """Rows of a window that one worker reads.
+    """The part of a window's rows that one worker reads.
 
     Args:
         window: number of the window.
@@ -134,11 +134,11 @@ class Order(NamedTuple):
 
 
 class NearOrder(NamedTuple):
-    """The order of the rows in the files, except that rows are permuted within blocks.
+    """The order of the rows in the files, except that each block of successive rows is shuffled.
 
     Args:
         seed: seed of the order.
-        buffer_rows: number of rows of a block.
+        buffer_rows: number of successive rows that are shuffled together, a block.
     """
 
     seed: int

@@ -398,9 +398,9 @@ class HistoryColumn(Column):
 
     A network gets the values of all lists and their offsets. Unlike with a `ListColumn`, the
     network does not get a mean of vectors. Several columns may describe the same events, such as
-    their items, categories and times. One of the columns with the same events is the history. The
-    other columns are the history's side columns (`side_of`), and have lists of the same lengths. A
-    missing list is empty.
+    their items, categories and times. Among the columns that describe the same events, one column
+    is the history. The other columns are the history's side columns (`side_of`), and have lists of
+    the same lengths. A missing list is empty.
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.

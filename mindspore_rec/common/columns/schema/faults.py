@@ -189,7 +189,7 @@ def _history(column: Column, values: pa.Array) -> Iterator[Check]:
 
 
 def _events(column: Column, flat: pa.Array) -> Iterator[Check]:
-    """Yield bools, True for legal values of the lists, and a text that says what is legal."""
+    """Yield pairs: bools, which are True for legal values, and a text that says what is legal."""
     if column.values not in NUMBERS:
         yield from _category(column, flat)
     elif column.values == "int64":

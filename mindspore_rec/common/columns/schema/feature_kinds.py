@@ -152,7 +152,7 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
 
 
 def whole_values(profile: Profile) -> str:
-    """Return the type of whole numbers that are categories: 'text' if some are texts like '?'."""
+    """Return the type for whole numbers as categories: 'text' if some exceed int64 or are '?'."""
     has_marks = profile.form is not None and profile.form.has_marks
     return "text" if has_marks or profile.is_beyond_int64 else "whole"
 

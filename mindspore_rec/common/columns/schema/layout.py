@@ -76,7 +76,7 @@ class TableGroup:
     """Fields and histories whose rows are in one table.
 
     Args:
-        name: name of the table; None for a table whose columns name no table.
+        name: name of the table; None if the columns do not set `table`.
         embedding_dim: number of floats of a row.
         admission: number of occurrences at which a key gets a row; None for the first occurrence.
         eviction: number of seconds of event time without a key, after which the key's row is
@@ -140,12 +140,12 @@ class Layout:
         embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`.
 
     Attributes:
-        fields: the fields, in order.
+        fields: the fields, in the order of their keys in `ids`.
         transforms: transform of each field.
         tables: the tables; a table whose first column is earlier comes first.
 
     Raises:
-        ValueError: columns name the same table and have different settings.
+        ValueError: columns of the same table have different settings of the table.
     """
 
     def __init__(self, columns: Sequence[Column], embedding_dim: int) -> None:

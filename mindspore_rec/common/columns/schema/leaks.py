@@ -101,7 +101,7 @@ def _bins(column: Profile) -> np.ndarray:
     numbers = column.row_numbers()
     there = ~column.missing & ~np.isnan(numbers)
     bins = min(_MOST_BINS, int(there.sum()) // _ROWS_OF_A_BIN)
-    # Edges are not interpolated: between infinite numbers, an interpolated edge is NaN.
+    # method="lower": an edge interpolated between infinite numbers would be NaN.
     edges = np.quantile(numbers[there], np.linspace(0, 1, bins + 1)[1:-1], method="lower")
     return np.where(there, np.searchsorted(np.unique(edges), numbers, side="right") + 1, 0)
 

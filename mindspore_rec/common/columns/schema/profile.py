@@ -213,7 +213,7 @@ def _replaced(made: Profile, **changes: Any) -> Profile:
 
 
 def _plain(column: Any) -> pa.Array:
-    """Return a column as one array without dictionaries, runs, views and extension types."""
+    """Return a column as one array; dictionary, run-end, view and extension types are decoded."""
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks:
             column = column.combine_chunks() if column.num_chunks > 1 else column.chunk(0)

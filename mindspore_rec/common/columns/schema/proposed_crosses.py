@@ -180,7 +180,7 @@ def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
 
 
 def _fitted_odds(inputs: np.ndarray, label: np.ndarray, start: float) -> np.ndarray:
-    """Return the weights of a logistic regression whose log odds begin at `start`."""
+    """Return the weights of a logistic regression with the intercept `start`."""
 
     def loss(weights: np.ndarray) -> float:
         entropy = len(label) * _entropy(label, _probability(start + inputs @ weights))

@@ -367,8 +367,8 @@ class Schema:
             This object.
 
         Raises:
-            TypeError, ValueError, KeyError: a state belongs to other columns, or to other time
-                intervals. This schema is unchanged.
+            TypeError, ValueError, KeyError: a state is the state of a schema with other columns or
+                other time intervals. This schema is unchanged.
         """
         self.check_fitted()
         self.pipeline.merge_statistics(states)
@@ -382,8 +382,8 @@ class Schema:
         Pass this method to `mapInArrow` of Spark, or to `map_batches` of Ray Data. The array `ids`
         and the arrays of events are columns of lists of int64; numbers, weight and label are
         columns of lists of float32. The values of each column of a history become a separate column
-        of lists, without offsets. `received` reads the columns, even from Parquet. If `training` is
-        True and the schema has a time, the first column is the time in seconds.
+        of lists, without offsets. A `received` schema reads these columns, also from Parquet files.
+        If `training` is True and the schema has a time, the first column is the time in seconds.
 
         Args:
             batches: record batches of raw columns.
@@ -480,7 +480,7 @@ class Schema:
         return made
 
     def arrays_of(self, rows: Any, with_label: bool = True) -> dict[str, np.ndarray]:
-        """Return the arrays of rows.
+        """Convert rows to the arrays that a network takes.
 
         Args:
             rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
@@ -617,7 +617,9 @@ def _first_rows(batches: Iterable[Any], most: int) -> Iterator[pa.RecordBatch]:
 
 
 def _lists(array: np.ndarray | pa.Array) -> pa.Array:
-    """Return an array ``[B, N]`` as lists, an array ``[B]`` as values, an Arrow array unchanged."""
+    """Convert an array to Arrow: ``[B, N]`` to lists, ``[B]`` to values. Arrow arrays are
+    unchanged.
+    """
     if isinstance(array, pa.Array):
         return array
     if array.ndim == 1:
