@@ -70,7 +70,7 @@ class Status:
 
     Args:
         directory: directory of the run; made if missing.
-        part: name of the part.
+        part: name of the part of the example, such as "trainer".
     """
 
     def __init__(self, directory: Path, part: str) -> None:

@@ -63,7 +63,7 @@ class Fitted:
 
     Attributes:
         model: the model, with the weights of the best evaluation.
-        summary: summary of the training.
+        summary: the `TrainSummary` of the training.
         curves: loss, speed and metrics during the training.
         path: the steps that led to the weights, as pairs (number of steps, factor of the rates).
         epoch_steps: number of steps of an epoch.

@@ -33,7 +33,7 @@ class Parts:
     """The rows of a training, as the YAML file divides them.
 
     Attributes:
-        train: training rows, with thinned negatives if the YAML sets `sample`.
+        train: training rows; if the YAML file sets `sample`, only a sample of the negatives.
         whole_train: all training rows.
         valid: validation rows, or None.
         test: test rows, or None.
@@ -46,7 +46,7 @@ class Parts:
 
 
 def schema_of(settings: Settings) -> Schema:
-    """Return the schema of the columns.
+    """Return the schema that the YAML file describes.
 
     Raises:
         ValueError: a column is unusable, or there is no label or no column to learn from.
@@ -107,7 +107,7 @@ def open_parts(settings: Settings, schema: Schema) -> Parts:
 
 
 def open_for_refit(settings: Settings, schema: Schema) -> Rows:
-    """Return training and validation rows together, with thinned negatives if `sample` is set.
+    """Return training and validation rows together; `sample` drops some negatives.
 
     Raises:
         ValueError: there are no validation rows, or the validation rows are in other files although

@@ -34,8 +34,9 @@ class Report:
     Attributes:
         title: title of the page.
         summary: a few lines about the training.
-        tables: header and rows of each table, by the table's heading.
-        curves: points `(x, y)` of each line, by the headings of the pictures and the lines' names.
+        tables: dict from a table's heading to the table's header and rows.
+        curves: dict from a picture's heading to the lines of the picture; the lines are a dict from
+            names to points.
         settings: text of the YAML file.
     """
 

@@ -26,7 +26,8 @@ class Probe:
         find: the function that examines the item.
         seconds: time after which the probe's process is ended, unless `--seconds` is greater.
         needed: True if the library cannot be used without the item. Default: False.
-        trains: True if only training uses the item, with the native core. Default: False.
+        trains: True if only training uses the item, and the probe needs the native core. Default:
+            False.
     """
 
     find: Callable[[Asked], Line]

@@ -21,8 +21,8 @@ class ColumnsAmong(NamedTuple):
 
     Attributes:
         read: columns from which the pipeline makes its arrays.
-        made: names of the arrays. If the event time is requested, the name of the timestamp feature
-            is the last name.
+        made: names of the arrays that the pipeline makes. If the event time is requested, the name
+            of the timestamp feature is the last name.
         kept: columns that the pipeline passes on unchanged.
     """
 

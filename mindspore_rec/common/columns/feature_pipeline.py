@@ -523,8 +523,8 @@ class FeaturePipeline:
     def state_dict(self) -> dict[str, Any]:
         """Return the learned state as JSON values.
 
-        The value of the key '' is a dict with the columns of each output. `load_state_dict`
-        compares the columns, so that a column never gets the state of another column.
+        The key '' has a dict from each output to its columns. `load_state_dict` compares the
+        columns, so that a column never gets the state of another column.
         """
         learned: dict[str, Any] = {
             output.name: [None if t is None else t.state_dict() for t in output.transforms]

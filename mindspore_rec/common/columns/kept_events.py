@@ -340,7 +340,7 @@ def _in_full_length(rows: np.ndarray, feature: KeptEvents) -> np.ndarray:
 
 
 class EventLog:
-    """All events of a file's rows, for finding the histories of the rows in any order.
+    """All events of a file, for looking up the histories of the file's rows in any order.
 
     The log takes at most 48 bytes of memory per event, 8 bytes per value of an event, and 16 bytes
     per user. Making the log needs further memory for sorting.
@@ -348,8 +348,8 @@ class EventLog:
     Args:
         feature: the `KeptEvents`, with the length of the histories.
         events: events of all rows, in the order of the rows; see `KeptEvents`.
-        state: events of earlier data. An event that is also in `events`, with the same user, time
-            and values, counts once. Default: None.
+        state: an `EventState` with the events of earlier data. An event that is also in `events`,
+            with the same user, time and values, counts once. Default: None.
     """
 
     def __init__(
@@ -386,9 +386,9 @@ class EventLog:
         self._begins = np.maximum.accumulate(begins)
 
     def write(self, state: EventState, rows_at_once: int = 8192) -> None:
-        """Write the events of this log's users to a state, in place of the users' events there.
+        """Replace the events in a state by the events of this log, for all users of the log.
 
-        Writing the log of the same rows again does not change the state.
+        A second `write` of the same log does not change the state.
         """
         if len(self._users):
             state.table.erase_rows(self._users)

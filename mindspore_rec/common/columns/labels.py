@@ -109,7 +109,7 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
 
 
 def _number_of(column: str | int, positive: str) -> float:
-    """Return the number that a `positive` text means for a column of numbers."""
+    """Convert the option `positive` of a column of numbers from text to a number."""
     if re.match(_NUMBER, positive) is None:
         raise ValueError(
             f"label {column!r} has numbers, so positive must be a number, got {positive!r}"

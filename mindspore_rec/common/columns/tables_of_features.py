@@ -44,7 +44,7 @@ def tables_of_features(
 
 
 def network_event_tables(specs: tuple[FeatureSpec, ...], tables: Iterable[TableT]) -> list[TableT]:
-    """Return `tables_of_features` for the tables of a network, with errors about the network.
+    """Call `tables_of_features` for the tables of a network; error messages name the network.
 
     Raises:
         ValueError: see `tables_of_features`.

@@ -97,7 +97,7 @@ class Feature(ABC):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: `state` belongs to another transform.
+            ValueError: `state` is the state of a different transform.
         """
         if state is not None:
             raise ValueError(f"state of column {self.column!r} must be None, got {state!r}")

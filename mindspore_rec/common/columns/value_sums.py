@@ -18,7 +18,7 @@ class ValueSums:
     Args:
         keys: keys of the values, int64 ``[E]``, ascending.
         parts: parts of the rows, int64 ``[E]``, ascending within a value.
-        sums: sums of each pair, float64 ``[E, S]``.
+        sums: the sums of each pair of a key and a part, float64 ``[E, S]``.
         count: number of parts.
 
     Example:

@@ -179,7 +179,7 @@ class ArrowBatches(BatchSource):
 
     @property
     def _reader(self) -> Worker:
-        """The worker whose share of the windows is read; worker 0 of 1 if workers divide rows."""
+        """The worker whose windows are read; `Worker(0, 1)` if workers divide rows, not windows."""
         return self._worker if self.divide == "windows" else Worker(0, 1)
 
     def _begin_at(self, state: Mapping[str, Any]) -> None:

@@ -63,7 +63,7 @@ class CsvRows(TextRows):
         self.schema = pa.schema(list(self._types.items()))
 
     def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
-        """Return the rows of whole records."""
+        """Parse text that consists of complete records."""
         # At least one column is read, because the number of rows is the length of a column.
         wanted = list(columns) or self._names[:1]
         if not body.strip(b"\r\n"):

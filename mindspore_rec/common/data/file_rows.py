@@ -25,7 +25,7 @@ class Part(NamedTuple):
     """Rows of a file that are read together, such as a row group.
 
     Args:
-        number: number of the part in its file.
+        number: index of the part in the file.
         rows: number of rows; None if it is known only after reading.
         size: number of rows, estimated if `rows` is None.
         place: number of the part's first row in the file; in a text file, another number that is

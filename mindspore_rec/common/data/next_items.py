@@ -55,8 +55,8 @@ def next_items(
 
     To split events by global time, train on the events before a time, choose settings by the rows
     of the next month, and test on the rows after this month. A history contains all earlier events
-    of the user, including events in the period itself, because a server would have these events
-    too. None of the rows contains an event that comes after the row's targets.
+    of the user, even events inside the period, because a server would know these events too. None
+    of the rows contains an event that comes after the row's targets.
 
     Args:
         user: ``[E]``, the users of the events, numbers or texts.

@@ -27,7 +27,7 @@ class Item(NamedTuple):
     """The part of a window's rows that one worker reads.
 
     Args:
-        window: number of the window.
+        window: index of the window in the pass.
         cuts: a number k leaves out the first k rows; a pair (p, n) keeps the p-th of n equal ranges
             of the remaining rows.
     """

@@ -45,8 +45,8 @@ _DEFAULT_BUCKETS = 256
 class Column:
     """Base class of the columns of a `Schema`.
 
-    Each kind of column is a class with the options of the kind. In this base class, an option that
-    a kind lacks is None, False or (); only `binary` is True.
+    Each kind of column is a subclass with the options of the kind. If a kind lacks an option, the
+    attribute of this base class is None, False or (); `binary` is True.
 
     Attributes:
         name: name of the column in the data, 1 to 255 characters.
@@ -142,7 +142,7 @@ class Column:
 
     @property
     def scale(self) -> str:
-        """The transform of a number."""
+        """Name of the transform that scales the numbers, such as 'quantile'."""
         return self.transform or "quantile"
 
     @property
@@ -264,11 +264,11 @@ class NumberColumn(Column):
             interval has a row in a table. Default: 256 if `transform` is 'quantile' or 'mixed',
             else 0.
         decimal: see `Column`.
-        embedding_dim: see `Column`; only if there are intervals.
+        embedding_dim: see `Column`; legal only if the column has buckets.
 
     Raises:
         TypeError, ValueError: an option is of the wrong type or out of range, or `embedding_dim` is
-            set without intervals.
+            set although the column has no buckets.
 
     Example:
         >>> NumberColumn("views", "log").bucket_count, NumberColumn("price").bucket_count
@@ -593,7 +593,7 @@ class LabelColumn(Column):
             False, also as a text such as 'true'. Default: None, which means that the label is 0 or
             1, or False or True.
         binary: whether the label has two values. False to predict a number. Default: True.
-        decimal: see `Column`; only if `binary` is False.
+        decimal: see `Column`; legal only if `binary` is False.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, or two arguments contradict each

@@ -179,7 +179,7 @@ def never_recurs_later(profile: Profile, times: np.ndarray) -> bool:
     The numbers of invoices and sessions, for example, recur only in neighbouring rows.
 
     Args:
-        profile: profile of the column.
+        profile: the column's `Profile`.
         times: time of each row, in any unit, float64 ``[rows]``.
 
     Example:

@@ -81,7 +81,7 @@ class Inferred:
         Args:
             name: name of the column.
             why: a sentence that is added to the explanation of the column's kind.
-            options: options of the column's kind.
+            options: new values for options of the column, such as `admission`.
 
         Example:
             >>> rows = pa.table({"user": ["ann", "bob", "ann"], "clicked": [0, 1, 1]})

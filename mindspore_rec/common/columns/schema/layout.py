@@ -128,9 +128,9 @@ def histories_of(columns: Sequence[Column]) -> tuple[tuple[Column, ...], ...]:
 class Layout:
     """Fields of the array `ids`, their transforms, and their tables.
 
-    Fields that use the same table are adjacent, first the fields with one key and then the bags. So
-    a network looks up the single keys of a table at once. In all other respects, fields have the
-    order of their columns.
+    Fields that use the same table are adjacent, first the fields with one key and then the bags.
+    This order lets a network look up all single keys of a table in one call. Otherwise, fields are
+    in the order of their columns.
 
     Columns that name no table share a table if they have the same settings. In a shared table,
     different columns have separate rows, because keys are salted with the columns' names.

@@ -21,7 +21,7 @@ _LEAST_HALF = LEAST_OF_EACH // 2
 
 
 def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
-    """Return the end of a sentence that says how a column decides the label; None if not.
+    """Return how a column decides the label, as the end of a sentence; None if it does not.
 
     The label's mean for each value is computed in each half of the rows, and the rows of the other
     half are ordered by these means. A value that occurs only in one half has the mean label of all
@@ -136,7 +136,7 @@ def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) ->
 
 
 def _auc(scores: np.ndarray, ones: np.ndarray, zeros: np.ndarray) -> float:
-    """Return the AUC of scores, given the numbers of rows with label 1 and 0; ties count half."""
+    """Return the AUC of scores; `ones` and `zeros` count each score's rows with label 1 and 0."""
     if not ones.any() or not zeros.any():
         return 0.5
     order = np.argsort(scores)

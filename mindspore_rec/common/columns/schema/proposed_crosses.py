@@ -81,7 +81,7 @@ def _entry(cross: _Candidate, before: float, after: float) -> InferredColumn:
 
 
 def _candidates(inferred: Inferred, table: pa.Table) -> list[_Candidate]:
-    """Return the pairs of columns with statistics whose pairs of values recur.
+    """Return crosses of two columns with statistics, if pairs of the columns' values recur.
 
     A pair adds no information if one of its columns determines the other.
     """

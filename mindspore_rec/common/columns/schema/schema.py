@@ -76,8 +76,9 @@ class Schema:
         columns: the columns.
         embedding_dim: number of floats of a row.
         fields: the fields of ``ids``, one per embedding vector.
-        numbers: names of the numbers in ``numbers``: names of columns, and for a column with
-            `statistics` 'user.mean' (with several labels 'user.mean.clicked') and 'user.count'.
+        numbers: names of the ``N`` numbers in the array ``numbers``: a scaled number has its
+            column's name. The statistics of a column 'user' are 'user.mean' (with several labels
+            'user.mean.clicked') and 'user.count'.
         tables: the tables of the fields.
         pipeline: the `FeaturePipeline` that makes the arrays.
 
@@ -388,8 +389,8 @@ class Schema:
         Args:
             batches: record batches of raw columns.
             training: whether a network trains on the rows. If True, the statistics of a row exclude
-                its own labels. If False, the record batches contain only the network's inputs, and
-                the rows may lack labels, weight and time. Default: True.
+                the row's own labels. If False, the record batches contain only the network's
+                inputs, and the rows may lack labels, weight and time. Default: True.
 
         Raises:
             ValueError: the scales have learned nothing, or a column is missing or has values of the
@@ -420,7 +421,7 @@ class Schema:
         return any(each.statistics for each in self.columns)
 
     def _decided(self, batch: pa.RecordBatch) -> tuple[Column, ...]:
-        """Return the columns with the type of their values in a batch."""
+        """Return the columns; undecided `values` are set to the type in the batch."""
         decided = {
             column.name: values
             for column in self.undecided
