@@ -54,7 +54,7 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
 def scaled_path(
     path: Sequence[tuple[int, float]], scale: float
 ) -> tuple[int, list[tuple[int, float]]]:
-    """Return the number of steps and the rate's cuts of a path whose epochs have another length.
+    """Scale a path to epochs of another length; return the number of steps and the rate's cuts.
 
     Args:
         path: pairs (number of steps, factor of the rates), as in `EarlyStopping.path`.

@@ -247,7 +247,7 @@ class Settings:
         embedding_dim: length of an embedding vector, 1 to 8192. Default: 16.
         csv: form of the text, if the source is CSV.
         bad_rows: treatment of rows that cannot be read.
-        sample: settings that thin the training rows. Default: none.
+        sample: settings for training on only a sample of the negative rows. Default: none.
         split: division into training, validation and test rows.
         model: the network, with its settings.
         train: the training.

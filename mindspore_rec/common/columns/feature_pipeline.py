@@ -336,8 +336,8 @@ class FeaturePipeline:
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
         """Return the raw columns that arrays need, in order; None if the pipeline has a `prepare`.
 
-        For predictions, these columns suffice. Training also needs the columns of labels and of the
-        time.
+        The returned columns suffice for predictions. Training also needs the columns of labels and
+        of the time.
 
         Args:
             columns: names of the arrays. Default: all.
@@ -498,8 +498,8 @@ class FeaturePipeline:
             This object.
 
         Raises:
-            TypeError, ValueError, KeyError: there is no state, or a state belongs to a different
-                pipeline or to different time intervals. This pipeline is unchanged.
+            TypeError, ValueError, KeyError: there is no state, or a state is the state of a
+                pipeline with other features or other time intervals. This pipeline is unchanged.
         """
         members = self._statistics()
         with _nothing_learned_in_part(self._outputs, learn=True):

@@ -288,7 +288,7 @@ def check_offsets(where: str, offsets: np.ndarray, values: int) -> None:
     Args:
         where: name of the offsets, for messages.
         offsets: whole numbers ``[B + 1]``.
-        values: number of values of all lists.
+        values: total number of values in all lists.
 
     Raises:
         ValueError: offsets decrease, do not begin with 0, or do not end with the number of values.

@@ -35,9 +35,9 @@ class Label(Feature):
 
     Args:
         column: numbers 0 and 1, bools, or any texts or numbers if there is a `positive` value.
-        positive: the value that becomes 1; every other value becomes 0. For bools, True or False,
-            also as a text such as 'true'. Default: None, which means that the labels are already 0
-            and 1.
+        positive: the value that becomes 1; every other value becomes 0. For a column of bools,
+            `positive` is True or False, or a text such as 'true'. Default: None, which means that
+            the labels are already 0 and 1.
 
     Calling `apply` raises a ValueError if a label is missing or NaN, if a label is neither 0 nor 1
     and there is no `positive`, or if labels are bools and `positive` is no bool.
@@ -161,7 +161,8 @@ class NumbersOfTexts(Feature):
     """Parse numbers that are written as texts, and transform the numbers.
 
     Args:
-        transform: transform of numbers, with the name of the column.
+        transform: transform that converts the numbers, such as a `QuantileScale`; it names the
+            column.
         decimal: '.' or ',', the decimal point. With ',', all points are ignored, because they
             separate thousands. Default: '.'.
 

@@ -175,7 +175,7 @@ class RaggedOutput(Output):
     """Arrays of a history: the values of each column, and the offsets of the rows' lists.
 
     Args:
-        name: name of the offsets.
+        name: name of the array of offsets.
         history: columns of the history, and the greatest number of events of a row.
         names: names of the arrays with values. Default: the names that `values_name` gives the
             columns.

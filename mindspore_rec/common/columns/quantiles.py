@@ -152,7 +152,7 @@ class QuantileScale(Number):
 
     def _numbers(self, values: pa.Array) -> np.ndarray:
         """Return a float64 copy. A float32 is read as the decimal number that it was rounded from.
-        So 0.1 is in the same bucket in a float32 and in a float64 column."""
+        Therefore 0.1 has the same bucket in a float32 column as in a float64 column."""
         numbers = super()._numbers(values)
         return _decimals(numbers) if self._decimal and _is_short(values.type) else numbers
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transforms that scale numbers by statistics of all learned numbers.
 
-The statistic first learns from a batch; then the batch is scaled. Statistics are part of the
-pipeline's state. So even after a restart, the same rows in the same batches give the same numbers.
+The statistics first learn from a batch; then the batch is scaled. Because the statistics are part
+of the pipeline's state, the same batches give the same numbers even after a restart.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class MinMaxScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: `state` belongs to a transform of another kind.
+            ValueError: `state` is the state of another class.
         """
         extremes = _numbers_of(self, state, (0, 2))
         if extremes and extremes[0] > extremes[1]:
@@ -186,7 +186,7 @@ class StandardScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: `state` belongs to a transform of another kind.
+            ValueError: `state` is the state of another class.
         """
         count, mean, squares = _numbers_of(self, state, (3,))
         if count < 0 or not count.is_integer() or squares < 0:

@@ -55,8 +55,8 @@ class TargetStatistics(JointFeature):
         labels: transforms of the labels: `Label` for a label with two values; a transform to a
             number, such as `Number`, for a label that is a number.
         others: with 'folds', transforms whose values decide the fold of a row. For each part,
-            `others` must read a column that the part does not read. With 'past', a `Times`
-            transform of the rows' times.
+            `others` must read a column that the part does not read. With 'past', `others` is a
+            single `Times` transform of the rows' times.
         by: 'folds' or 'past'.
         weight: transform that returns the weight of each row. Default: None, which means that each
             row counts once.

@@ -159,9 +159,10 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return, for each pair, the sums over the pair and the value's earlier pairs in `order`.
+        """Return cumulative sums: each pair's sums include the value's earlier pairs in `order`.
 
-        If `order` ascends, a pair's sums include the earlier parts; if not, the later parts.
+        If `order` ascends, the sums include all earlier parts; if `order` descends, all later
+        parts.
         """
         made = self.sums.copy()
         step = -order.step

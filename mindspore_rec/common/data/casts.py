@@ -11,7 +11,7 @@ __all__ = ["first_bad"]
 
 
 def first_bad(values: Any, wanted: pa.DataType) -> tuple[int, Any]:
-    """Return the row and the value of the first value that cannot be cast to a type.
+    """Find the first value that cannot be cast to a type; return its row index and the value.
 
     Args:
         values: array or chunked array that cannot be cast.

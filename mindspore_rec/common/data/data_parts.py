@@ -144,7 +144,7 @@ class DataParts:
             self._checked.add(name)
 
     def fetch(self, which: FilePart) -> Any:
-        """Return a part in its stored form."""
+        """Return the stored bytes or rows of a part, for `decode`."""
         return self.opened[which.file].fetch(which.part.number)
 
     def decode(self, which: FilePart, fetched: Any, columns: Sequence[str]) -> pa.Table:

@@ -19,7 +19,7 @@ _MOST_TOTAL = 2**52
 class NegativeSampler:
     """Draws items with probabilities in proportion to ``count ** alpha``.
 
-    A draw depends only on the sampler's arguments and the arguments of :meth:`draw`. So a training
+    A draw depends only on the sampler's arguments and the arguments of :meth:`draw`: a training
     that continues from a checkpoint draws the same items as an uninterrupted training. Workers need
     different seeds to draw different items. Probabilities are rounded to multiples of about 2^-40,
     and every item with a count above 0 has at least this probability.

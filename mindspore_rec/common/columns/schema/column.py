@@ -470,8 +470,8 @@ class KeptHistoryColumn(Column):
 
     For a network, the history is a `HistoryColumn` with the values of the first column in `of`. The
     other columns in `of` are the history's side columns. A history `recent` of `item` and `ts` has
-    the arrays 'recent.values', 'recent.ts.values' and 'recent.offsets'. An event's item has the
-    same key, and the same row in a table, as the item of the row.
+    the arrays 'recent.values', 'recent.ts.values' and 'recent.offsets'. An item has the same key
+    and the same table row, whether it is in a history or in the row itself.
 
     Args:
         name: name of the history.

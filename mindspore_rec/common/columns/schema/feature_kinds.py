@@ -55,7 +55,7 @@ def feature_of(profile: Profile, total_rows: int) -> Choice:
     """Return the column of a feature, and say why the column has its kind.
 
     Args:
-        profile: profile of the column in a sample.
+        profile: the `Profile` of the column in a sample.
         total_rows: number of rows of the data.
 
     Example:
@@ -246,7 +246,7 @@ def _text(profile: Profile, total_rows: int) -> Choice:
 
 
 def _values_of(texts: pa.Array) -> str | None:
-    """Return 'text' if some of the texts could be numbers in another file."""
+    """Return 'text' if some texts are digits, which could be numbers in another file; else None."""
     digits = pc.any(pc.match_substring_regex(texts, r"^\s*[+-]?[0-9]+(\.0*)?\s*$")).as_py()
     return "text" if digits else None
 

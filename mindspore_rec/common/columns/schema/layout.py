@@ -234,7 +234,7 @@ def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
 
 
 def crossed_by(column: Column, columns: Sequence[Column]) -> list[tuple[Column, str | None]]:
-    """Return the columns that a cross reads, each with a part of the time or None.
+    """Return pairs of a column that a cross reads and a part of the time such as 'hour', or None.
 
     Args:
         column: any column. The result is empty if the column is not a cross.

@@ -86,7 +86,7 @@ class Profile:
             return not self.is_beyond_int64
         if self.form is not None:
             return self.form.is_whole and bool((np.abs(self.numbers) < _GREATEST_DIGITS).all())
-        # Up to `most`, each whole float is exactly one integer.
+        # Above `most`, several integers are rounded to the same float.
         most = 2.0 ** (np.finfo(self.type.to_pandas_dtype()).nmant + 1)
         legal = (np.abs(self.numbers) <= most) & (np.trunc(self.numbers) == self.numbers)
         return bool(legal.all())

@@ -58,7 +58,8 @@ class Schema:
       offsets.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that the library collects
       from rows (a `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user,
-      and the values. During training, the arrays of a history replace this array.
+      and the values. During training, the arrays ``recent.values`` and ``recent.offsets`` replace
+      ``recent.events``.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
 
@@ -184,7 +185,7 @@ class Schema:
 
         Raises:
             TypeError: `specs` or `columns` are of another type.
-            ValueError: no column has the keys of a feature; or an error of `Schema`.
+            ValueError: no kind of column computes the keys of a feature; or see `Schema`.
 
         Example:
             >>> from mindspore_rec import FeatureSpec
@@ -279,7 +280,7 @@ class Schema:
 
     @property
     def histories(self) -> tuple[tuple[Column, ...], ...]:
-        """The columns of each history, first the history's own column, then its side columns."""
+        """For each history, a tuple of the history's own column and its side columns."""
         return histories_of(self._expanded)
 
     @property
@@ -298,7 +299,7 @@ class Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
         Each category, list, group or history without `values` gets the type of its values in the
-        rows, 'text' or 'whole'. So after `fit`, '7' and 7 are the same category in all data.
+        rows, 'text' or 'whole'. After `fit`, '7' and 7 are therefore the same category in all data.
 
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
