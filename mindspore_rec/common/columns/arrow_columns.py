@@ -163,7 +163,7 @@ def to_column(name: str, values: Any) -> pa.Array:
 def values_array(where: str, values: Any, legal: str = "have values of one type") -> pa.Array:
     """Return one-dimensional values of any container as one Arrow array.
 
-    All readers of columns convert values with this function. So all readers support the same types
+    All readers of columns convert values with this function, so all readers support the same types
     and raise the same errors. Missing values are None, `pandas.NA`, NaT and NaN. Exception: NaN in
     an Arrow array or in a NumPy array of numbers stays NaN.
 

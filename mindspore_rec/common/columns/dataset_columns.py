@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Apply a FeaturePipeline to a MindSpore Dataset of whole batches, in the Dataset's threads.
 
-This module only calls methods of the Dataset and does not import MindSpore.
+The code of this module only calls methods of the Dataset, and does not import MindSpore.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class FeaturePipeline:
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple or list of
     columns (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches
-    is legal too. The result is a tuple for a tuple or list, a Dataset for a Dataset, and a dict of
-    arrays for any other batch.
+    is legal too. The pipeline returns a tuple for a tuple or list, a Dataset for a Dataset, and a
+    dict of arrays for any other batch.
 
     Args:
         outputs: dict that maps the name of each array to the array's feature or features. A single
@@ -490,9 +490,9 @@ class FeaturePipeline:
         """Replace the state of the `TargetStatistics` by the merged states of other pipelines.
 
         Args:
-            states: states of other pipelines. Each of these pipelines must first get the time
-                intervals of this pipeline, by `fit` or `load_state_dict`, and then learn from a
-                part of the rows by `fit_statistics`.
+            states: states of other pipelines. Each pipeline must first get the time intervals of
+                this pipeline, by `fit` or `load_state_dict`, and then learn from a part of the rows
+                by `fit_statistics`.
 
         Returns:
             This object.

@@ -47,10 +47,10 @@ def category_keys(field: str, values: Any) -> np.ndarray:
         values: N strings or integers, as a list, a one-dimensional NumPy array, a pandas Series or
             Categorical, or an Arrow array, chunked array or dictionary array. ``None``, NaN,
             ``pandas.NA`` and Arrow nulls are missing. A list must not mix strings and integers.
-            Unsigned integers must be below ``2**63``. Pandas converts integers to floats if one
-            integer is missing. So the function reads floats as integers if all floats are whole (up
-            to ``2**53``, float32 up to ``2**24``). A `Category` in a FeaturePipeline accepts the
-            same values as this function.
+            Unsigned integers must be below ``2**63``. Floats are read as integers if all floats are
+            whole (up to ``2**53``, float32 up to ``2**24``), because pandas converts integers to
+            floats if one integer is missing. A `Category` in a FeaturePipeline accepts the same
+            values as this function.
 
     Returns:
         int64 array ``[N]``. Every int64 value is a possible key.

@@ -23,10 +23,10 @@ class QuantileScale(Number):
 
     The smallest learned value becomes about -1, the median 0, and the largest about 1. The scale is
     linear between quantiles. A number outside the learned range, even an infinity, is replaced by
-    the nearer end of the range. So the result does not depend on the unit of the numbers or on a
-    single outlier. `keys` returns, for each number, the key of the number's bucket between two
-    quantiles. Each bucket has one row in a table. A value that is frequent enough to fill a bucket
-    gets a separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
+    the nearer end of the range. A change of the unit, or a single outlier, hardly changes the
+    result. `keys` returns, for each number, the key of the number's bucket between two quantiles.
+    Each bucket has one row in a table. A value that is frequent enough to fill a bucket gets a
+    separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
 
     `fit` learns from an array. If a pipeline reads a stream, the scale learns from the first
     `sample` numbers. The quantiles change until `sample` numbers have been learned, and are fixed

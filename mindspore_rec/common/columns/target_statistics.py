@@ -47,7 +47,7 @@ class TargetStatistics(JointFeature):
     the row's numbers are computed from the rows in the other folds. With 'past', the times of the
     fitted rows are divided into at most 20 intervals of about equal numbers of rows. The numbers of
     a row are then computed from the rows in earlier intervals. The numbers for predictions
-    (`apply`) are computed from all rows. `apply` and `apply_training` never learn. So the results
+    (`apply`) are computed from all rows. `apply` and `apply_training` never learn, so the results
     depend only on the learned state and on the row's content.
 
     Args:

@@ -399,8 +399,8 @@ class HistoryColumn(Column):
     A network gets the values of all lists and their offsets. Unlike with a `ListColumn`, the
     network does not get a mean of vectors. Several columns may describe the same events, such as
     their items, categories and times. Among the columns that describe the same events, one column
-    is the history. The other columns are the history's side columns (`side_of`), and have lists of
-    the same lengths. A missing list is empty.
+    is the history. All other columns of the events are side columns of the history (`side_of`), and
+    have lists of the same lengths. A missing list is empty.
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
@@ -468,10 +468,10 @@ class KeptHistoryColumn(Column):
     first. The row itself becomes an event in the histories of later rows. A row's history contains
     no events with the time of the row. The schema needs a column of kind 'time'.
 
-    For a network, the history is a `HistoryColumn` with the values of the first column in `of`. The
-    other columns in `of` are the history's side columns. A history `recent` of `item` and `ts` has
-    the arrays 'recent.values', 'recent.ts.values' and 'recent.offsets'. An item has the same key
-    and the same table row, whether it is in a history or in the row itself.
+    For a network, the history is a `HistoryColumn` with the values of the first column in `of`. All
+    further columns in `of` are side columns of the history. A history `recent` of `item` and `ts`
+    has the arrays 'recent.values', 'recent.ts.values' and 'recent.offsets'. An item has the same
+    key and the same table row, whether it is in a history or in the row itself.
 
     Args:
         name: name of the history.
@@ -482,7 +482,7 @@ class KeptHistoryColumn(Column):
             A row without a user has no history, and is no event.
         length: greatest number of events of a history, at least 1. The events of a user take a row
             of ``1 + 6 * length * (1 + n)`` floats, at most 8,192, where n is the number of columns
-            in `of`, not counting the time. So if `of` names one column, `length` is at most 682.
+            in `of`, not counting the time. If `of` names one column, `length` is at most 682.
             Default: 50.
         only: name of a label with two values; only rows with label 1 are events. Default: None,
             which means that all rows are events.

@@ -129,8 +129,8 @@ class Layout:
     """Fields of the array `ids`, their transforms, and their tables.
 
     Fields that use the same table are adjacent, first the fields with one key and then the bags.
-    This order lets a network look up all single keys of a table in one call. Otherwise, fields are
-    in the order of their columns.
+    This order lets a network look up all single keys of a table in one call. Apart from that,
+    fields are in the order of their columns.
 
     Columns that name no table share a table if they have the same settings. In a shared table,
     different columns have separate rows, because keys are salted with the columns' names.
@@ -237,7 +237,7 @@ def crossed_by(column: Column, columns: Sequence[Column]) -> list[tuple[Column, 
     """Return pairs of a column that a cross reads and a part of the time such as 'hour', or None.
 
     Args:
-        column: any column. The result is empty if the column is not a cross.
+        column: any column. For a column that is not a cross, the result is empty.
         columns: all columns.
 
     Raises:

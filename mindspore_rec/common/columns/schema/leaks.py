@@ -25,7 +25,7 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 
     The label's mean for each value is computed in each half of the rows, and the rows of the other
     half are ordered by these means. A value that occurs only in one half has the mean label of all
-    rows. So a column of unique ids is not a leak, although each id occurs with only one label. If
+    rows, so a column of unique ids is not a leak, although each id occurs with only one label. If
     at least half of the rows have a value that occurs in both halves, such as an invoice's number,
     a second AUC is computed from these rows alone, and the greater AUC is used. For a column of
     numbers, rows are also ordered by the numbers themselves and by intervals of numbers. A missing

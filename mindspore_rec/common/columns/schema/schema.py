@@ -358,9 +358,9 @@ class Schema:
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> Schema:
         """Merge the statistics of labels that other schemas learned from parts of the rows.
 
-        The result equals the statistics that this schema would learn from all parts. To learn the
-        parts in another program: for each part of the rows, a schema loads the state of this
-        schema, calls `fit_statistics` with the part's batches, and returns `state_dict`.
+        The merged statistics equal the statistics that this schema would learn from all parts. To
+        learn from the parts in another program: for each part of the rows, a schema loads the state
+        of this schema, calls `fit_statistics` with the part's batches, and returns `state_dict`.
 
         Args:
             states: states of schemas with the same columns and time intervals.
