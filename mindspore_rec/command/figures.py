@@ -28,7 +28,7 @@ class GroupFigures:
     """Metrics of the rows with one value of a column.
 
     Attributes:
-        value: the value, as text.
+        value: value of the column, as text.
         rows: number of rows.
         metrics: metrics as `figures_of` returns them.
     """
@@ -43,11 +43,11 @@ class BinFigures:
     """Mean prediction and mean label of the rows whose predictions are in one range.
 
     Attributes:
-        low: smallest prediction of the range.
+        low: smallest prediction in the range.
         high: largest prediction of the range.
         rows: number of rows.
-        predicted: mean prediction.
-        observed: mean label.
+        predicted: mean prediction of the rows.
+        observed: mean label of the rows.
     """
 
     low: float
@@ -118,7 +118,7 @@ def by_group(
     Args:
         label: see `figures_of`.
         prediction: see `figures_of`.
-        values: value of each row as text, `[N]`.
+        values: the column's value in each row, as text `[N]`.
         weight: see `figures_of`.
         most: greatest number of values to return. Default: 20.
 

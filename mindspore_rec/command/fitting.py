@@ -48,7 +48,7 @@ class Place:
 
     Attributes:
         checkpoints: directory of checkpoints, or None.
-        events: directory of events for TensorBoard, or None.
+        events: directory of TensorBoard's event files, or None.
         resume: True continues from the newest checkpoint. Default: False.
     """
 
@@ -116,10 +116,10 @@ def fit(
         settings: settings of the YAML file.
         schema: description of the columns.
         parts: training and validation rows.
-        place: directories in which the training is saved.
+        place: a `Place`: the directories in which the training is saved.
         max_steps: largest number of steps. Default: no limit.
         progress: True shows progress. Default: True.
-        further: further callbacks. Default: none.
+        further: callbacks in addition to the callbacks of the settings. Default: none.
 
     Raises:
         ValueError: the schedule is 'plateau' and there are no validation rows; or the model does

@@ -34,7 +34,7 @@ class Parts:
 
     Attributes:
         train: training rows; if the YAML file sets `sample`, only a sample of the negatives.
-        whole_train: all training rows.
+        whole_train: all training rows, even if the YAML file sets `sample`.
         valid: validation rows, or None.
         test: test rows, or None.
     """
@@ -140,7 +140,8 @@ def _divided(
         rows: the rows.
         settings: settings of the YAML file.
         schema: description of the rows.
-        every: the shares. Default: None, which means the training, validation and test rows.
+        every: share of each part. Default: None, which means the shares of the training, validation
+            and test rows.
     """
     split = settings.split
     shares = [share for share in every or split.shares() if share > 0]

@@ -51,8 +51,8 @@ def _added(
         commands: what `add_subparsers` returned.
         name: name of the command.
         module: module of this folder with the function `run`, imported when the command runs.
-        about: description.
-        example: a command line.
+        about: description of the command, for `--help`.
+        example: an example of a command line, for `--help`.
         further: True if the command accepts options that its parser does not know.
     """
     made: argparse.ArgumentParser = commands.add_parser(

@@ -19,8 +19,8 @@ class RunFolder:
 
     Args:
         yaml_path: path of the YAML file.
-        run_dir: value of `--run`. Default: None, which means the YAML's path with the ending
-            `.run`.
+        run_dir: value of the option `--run`. Default: None, which means the YAML's path with the
+            ending `.run`.
 
     Attributes:
         path: the directory.

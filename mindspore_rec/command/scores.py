@@ -129,8 +129,8 @@ def with_scores(
     A column whose name is also the name of a prediction is left out.
 
     Args:
-        rows: rows.
-        keep: names of columns; columns that the rows lack are left out.
+        rows: rows whose predictions are in `scores`.
+        keep: names of the columns of `rows` to return; missing columns are left out.
         names: names of the prediction columns.
         scores: predictions, `[N]` or `[N, T]`.
 

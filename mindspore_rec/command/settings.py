@@ -36,8 +36,8 @@ class KafkaSettings:
     """Topic of a Kafka broker.
 
     Args:
-        servers: addresses of brokers, as in 'localhost:9092'.
-        topic: name of the topic.
+        servers: addresses of Kafka brokers, as in 'localhost:9092'.
+        topic: name of the Kafka topic.
         format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if a message is lines
             of text. Default: 'arrow'.
         types: Arrow type of each column, as in `{user: string, price: float64}`. Default: the types
@@ -62,7 +62,7 @@ class KafkaSource:
     """A Kafka topic as the source of rows.
 
     Args:
-        kafka: the topic.
+        kafka: address, topic and message format.
     """
 
     kafka: KafkaSettings
@@ -161,12 +161,12 @@ class TrainSettings:
 
     Args:
         epochs: largest number of passes over the training rows, at least 1. Default: 3.
-        batch_size: number of rows of a step, at least 1. Default: 1024.
+        batch_size: number of rows of a training step, at least 1. Default: 1024.
         learning_rate: learning rate of Adam, above 0. Default: 0.003.
         table_rate: factor of the learning rate for embedding tables, above 0. Default: 1.
         seed: seed of initial values, dropout and order of rows. Default: 0.
         workers: number of processes that train together, at least 1. Default: 1.
-        evaluations: evaluations in an epoch, at least 1. Default: 1.
+        evaluations: number of evaluations per epoch, at least 1. Default: 1.
         early_stopping: false trains all epochs. Default: true.
         schedule: course of the learning rate. 'constant': the rate does not change. 'cosine': the
             rate falls along half a cosine wave to 0 at the end of the last epoch. 'plateau': the
@@ -245,12 +245,12 @@ class Settings:
             folder of the YAML file.
         columns: each column of the source that is read, with its kind or its settings.
         embedding_dim: length of an embedding vector, 1 to 8192. Default: 16.
-        csv: form of the text, if the source is CSV.
-        bad_rows: treatment of rows that cannot be read.
+        csv: format of a CSV source, such as the delimiter.
+        bad_rows: what happens to rows that cannot be read.
         sample: settings for training on only a sample of the negative rows. Default: none.
         split: division into training, validation and test rows.
         model: the network, with its settings.
-        train: the training.
+        train: settings of the training, such as `epochs`.
     """
 
     source: str | tuple[str, ...] | KafkaSource

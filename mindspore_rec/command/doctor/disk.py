@@ -123,8 +123,8 @@ def _reads_per_second(
     Each thread reads at least one piece, even if a busy machine starts the thread late.
 
     Args:
-        fd: the file.
-        size: bytes of a piece.
+        fd: file descriptor of the file.
+        size: bytes per piece.
         threads: number of threads.
         seconds: duration of the reads.
         place: function of a thread's index and its number of earlier reads; returns the index of

@@ -37,7 +37,8 @@ class Asked:
         directory: folder whose disk is measured. Default: the present folder.
         kafka: address of a Kafka broker, `host:port`. Default: None, which means that no broker is
             probed.
-        seconds: least time limit of an item; an item's own limit may be longer. Default: 0.
+        seconds: minimum time limit of every item; an item may have a longer limit of its own.
+            Default: 0.
     """
 
     directory: str = "."
@@ -53,7 +54,7 @@ class Line:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.
         meaning: the finding and its consequence.
         remedy: what to do, in one sentence. Default: "", which means nothing.
-        figures: numbers and names that the line summarizes, for `--json`.
+        figures: numbers and names behind the line, which `--json` writes.
     """
 
     state: str

@@ -50,12 +50,12 @@ def asked_arrays(
     of the user.
 
     Args:
-        features: the pipeline.
+        features: the pipeline of the network.
         rows: a batch.
         tables: tables by name, including the tables of users' events. In place of the table of a
             history's events, an `EventLog` is legal too. If the table of a history is missing, a
             looked-up history is empty.
-        names: names of the arrays.
+        names: names of the arrays to return.
 
     Raises:
         TypeError, ValueError: a column is missing or unreadable.

@@ -340,7 +340,7 @@ class FeaturePipeline:
         of the time.
 
         Args:
-            columns: names of the arrays. Default: all.
+            columns: names of the arrays to compute. Default: all.
         """
         if self._prepare:
             return None
@@ -454,7 +454,8 @@ class FeaturePipeline:
 
         Args:
             batches: batches of the rows on which a network trains.
-            weight: name of a column by which the weights of rows are multiplied. Default: None.
+            weight: name of a second weight column, multiplied by the weights of the rows. Default:
+                None.
 
         Returns:
             This object.

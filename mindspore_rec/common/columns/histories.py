@@ -81,9 +81,9 @@ class HistoryValues(Feature):
     Args:
         column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
             empty.
-        values: how the values are read. None, 'text', 'whole' or 'key': as keys; see `Category`.
-            'float32': as numbers; a missing number becomes 0. 'int64': as whole numbers; timestamps
-            and dates become whole seconds since 1970. Default: None.
+        values: the type to which values are converted. None, 'text', 'whole' or 'key': as keys; see
+            `Category`. 'float32': as numbers; a missing number becomes 0. 'int64': as whole
+            numbers; timestamps and dates become whole seconds since 1970. Default: None.
         field: text that is the salt of the keys' hash. Default: the column's name.
         separator: text between the values in a column of texts. Default: None.
 
@@ -230,9 +230,9 @@ def kept_values(
     """Return the offsets of shortened lists, and the indexes of the kept values.
 
     Args:
-        offsets: int64 ``[B + 1]``, offsets of the lists.
+        offsets: int64 ``[B + 1]``, the index of each list's first value; the last offset is N.
         length: greatest length of a list.
-        keep: 'last' or 'first'.
+        keep: 'last' or 'first', to keep the last or the first values of a longer list.
 
     Returns: The new offsets, and the indexes of the kept values, int64 ``[N]``; None if all are
         kept.

@@ -54,7 +54,7 @@ class JointFeature(Feature):
         """Return the values as an array ``[B]`` or ``[B, width]``.
 
         Args:
-            values: `columns`, ``[B]``.
+            values: struct array ``[B]`` of the columns `columns`.
             learn: if True, the statistics learn from the values before the values are transformed.
             keys: keys that other transforms have computed for the same rows. Default: none.
         """
@@ -65,7 +65,7 @@ class JointFeature(Feature):
         """Return the values, as `apply` does, for rows on which a network trains.
 
         Args:
-            values: `training_columns`, ``[B]``.
+            values: struct array ``[B]`` of the columns `training_columns`.
             learn: if True, the statistics learn from the values before the values are transformed.
             keys: see `apply`.
         """

@@ -47,7 +47,7 @@ class SharedKeys:
         """Return the values of a transform; the caller must not change the array.
 
         Args:
-            feature: the transform.
+            feature: the transform to apply.
             values: the argument of `feature.apply`; all calls pass columns of the same batch.
             learn: if True, the statistics learn from the values before the values are transformed.
         """

@@ -60,8 +60,8 @@ class TargetStatistics(JointFeature):
         by: 'folds' or 'past'.
         weight: transform that returns the weight of each row. Default: None, which means that each
             row counts once.
-        most_values: largest number of values per part that have statistics, 1 to 2**30; these are
-            the most frequent values. Default: 2**20.
+        most_values: number of the most frequent values of each part that have statistics, 1 to
+            2**30. Default: 2**20.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or with 'folds',
@@ -146,7 +146,7 @@ class TargetStatistics(JointFeature):
         """Learn from all rows in one call, and forget everything learned before.
 
         Args:
-            values: `fit_columns`, ``[N]``.
+            values: struct array ``[N]`` of the columns `fit_columns`.
 
         Returns:
             This object.
@@ -183,7 +183,7 @@ class TargetStatistics(JointFeature):
         The intervals of time do not change.
 
         Args:
-            values: `fit_columns`, ``[N]``.
+            values: struct array ``[N]`` of the columns `fit_columns`.
             weights: further weights of the rows, ``[N]``, multiplied by the rows' own weights.
                 Default: None.
         """
@@ -281,8 +281,8 @@ class TargetStatistics(JointFeature):
         """Return the statistics of one part, float64 ``[B, labels + 1]``.
 
         Args:
-            part: index of the part.
-            sums: sums over the rows with the value, ``[B, 1 + labels]``.
+            part: index of the part in `parts`.
+            sums: for each row, the sums over all rows with the same value, ``[B, 1 + labels]``.
             rows: sums over all rows, whatever their values, ``[B or 1, 1 + 2 * labels]``.
             more: number of all rows, divided by the number of rows that the sums include.
         """

@@ -19,9 +19,9 @@ def check_times(unit: str | None, format: str | None, where: str = "") -> None:
     """Check unit and format of times.
 
     Args:
-        unit: unit of numbers, or None.
-        format: format of texts, or None.
-        where: text before the names of the arguments in messages. Default: none.
+        unit: unit of times that are numbers, or None.
+        format: format of times that are texts, or None.
+        where: text that precedes the arguments' names in error messages. Default: none.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or unknown, or both unit and format

@@ -16,8 +16,8 @@ class ValueSums:
     subtracted from the total, so the part does not affect the sums even by rounding.
 
     Args:
-        keys: keys of the values, int64 ``[E]``, ascending.
-        parts: parts of the rows, int64 ``[E]``, ascending within a value.
+        keys: key of each pair, int64 ``[E]``, ascending.
+        parts: part of each pair, int64 ``[E]``; ascending for equal keys.
         sums: the sums of each pair of a key and a part, float64 ``[E, S]``.
         count: number of parts.
 

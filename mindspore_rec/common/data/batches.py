@@ -29,10 +29,10 @@ class ArrowBatches(BatchSource):
     loop begins the next pass.
 
     Args:
-        selection: columns and rows.
+        selection: the columns and rows to read.
         batch_size: number of rows of a batch. If several workers divide the rows, the batches of
             all workers together have this number of rows.
-        order: order of the rows, such as an `Order`.
+        order: an `Order`, or another object that gives the order of the rows.
         threads: number of threads that decode rows.
         divide: "rows" if workers divide the rows of each batch, or "windows" if workers divide the
             windows of a pass.

@@ -15,7 +15,7 @@ def first_bad(values: Any, wanted: pa.DataType) -> tuple[int, Any]:
 
     Args:
         values: array or chunked array that cannot be cast.
-        wanted: the type.
+        wanted: the type to cast to.
 
     Example:
         >>> first_bad(pa.array(["1", "x", "y"]), pa.int64())

@@ -29,11 +29,11 @@ class CsvRows(TextRows):
     """Rows of one CSV file.
 
     Args:
-        file: the file.
+        file: the CSV file.
         settings: format of the file.
-        bad: counts bad rows.
-        types: types of the columns in the first file. Default: None, which means that the types are
-            inferred.
+        bad: counter to which bad rows are reported.
+        types: column types found in the first file of the source. Default: None, which means that
+            the types are inferred.
     """
 
     def __init__(

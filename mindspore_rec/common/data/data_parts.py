@@ -36,7 +36,7 @@ class DataParts:
         files: files of the source; empty for rows in memory.
         open_file: function that opens a file. The arguments are the file and the schema of the
             first file; for the first file itself, the schema is None.
-        bad: counts bad rows.
+        bad: counter to which bad rows are reported.
         memory: the rows, if they are in memory and there are no files. Default: None.
 
     Attributes:

@@ -27,7 +27,7 @@ class Part(NamedTuple):
     Args:
         number: index of the part in the file.
         rows: number of rows; None if it is known only after reading.
-        size: number of rows, estimated if `rows` is None.
+        size: number of rows; an estimate if `rows` is None.
         place: number of the part's first row in the file; in a text file, another number that is
             unique for each part.
     """

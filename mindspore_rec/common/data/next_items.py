@@ -59,9 +59,9 @@ def next_items(
     of the rows contains an event that comes after the row's targets.
 
     Args:
-        user: ``[E]``, the users of the events, numbers or texts.
-        item: ``[E]``, the items of the events, numbers or texts.
-        time: ``[E]``, the times of the events: numbers, `datetime64`, texts in ISO 8601, or times
+        user: ``[E]``, the user of each event: numbers or texts.
+        item: ``[E]``, the item of each event: numbers or texts.
+        time: ``[E]``, the time of each event: numbers, `datetime64`, texts in ISO 8601, or times
             with a time zone, which become UTC. Events of a user with equal times keep their order.
         begin: time of the first event that gets a row. Default: None, which means the time of the
             first event.

@@ -43,7 +43,7 @@ class InferredColumn:
     """One column of a proposed schema, and why the column has its kind.
 
     Args:
-        column: the column.
+        column: the proposed `Column`.
         why: a sentence for the reader of the proposal.
         distinct: number of different values in the sample.
         missing_share: share of rows of the sample without a value.

@@ -52,8 +52,8 @@ class Field:
         name: name of the field: the column's name, followed by '.bucket' or a part of the time.
         column: name of the column.
         start: index of the field's first key in a row of `ids`.
-        length: number of keys. With more than 1 key, or if `is_bag`, a network takes the mean of
-            the keys' rows, without the rows of `PADDING_KEY`.
+        length: number of keys per row. With more than 1 key, or if `is_bag`, a network takes the
+            mean of the keys' rows, without the rows of `PADDING_KEY`.
         is_bag: True for the keys of a list or text.
         dropout: probability that a training step reads `PADDING_KEY` in place of a key.
     """
@@ -141,7 +141,7 @@ class Layout:
 
     Attributes:
         fields: the fields, in the order of their keys in `ids`.
-        transforms: transform of each field.
+        transforms: the transform that computes each field's keys.
         tables: the tables; a table whose first column is earlier comes first.
 
     Raises:

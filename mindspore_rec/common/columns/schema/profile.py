@@ -33,7 +33,7 @@ class Profile:
         values: the different values that are not missing, in the order of their first occurrence.
         counts: number of occurrences of each value, int64 ``[len(values)]``.
         numbers: the values as float64, for numbers and for times (seconds since 1970), else None.
-        form: for texts, how the texts are written.
+        form: for texts, their `TextForm`; else None.
         lengths: for lists, number of values of each row, int64 ``[rows]``; -1 for a missing list.
 
     Example:

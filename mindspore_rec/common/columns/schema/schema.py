@@ -332,7 +332,7 @@ class Schema:
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
-            weight: name of a further column with weights of rows. Default: None.
+            weight: name of a second weight column. Default: None.
 
         Returns:
             This object.
