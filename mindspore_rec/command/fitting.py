@@ -182,7 +182,7 @@ def close_tables(model: RecModel) -> None:
 
 
 class _EvaluationsInEpochs(EvalCallback):
-    """Evaluations that are evenly spread in each epoch; the last evaluation is at the epoch's end.
+    """Callback that evaluates at even intervals in each epoch, the last time at the epoch's end.
 
     Args:
         model: the model.
@@ -202,7 +202,7 @@ class _EvaluationsInEpochs(EvalCallback):
         return "EvalCallback"
 
     def on_train_step_end(self, run_context: Any) -> None:
-        """Evaluate at the chosen steps of each epoch."""
+        """Evaluate if this step is one of the evaluation steps of the epoch."""
         run = run_context.original_args()
         if (steps_before(run) + run.cur_step_num) % self._steps in self._at:
             self._evaluate(run_context)

@@ -61,7 +61,7 @@ def schema_of(settings: Settings) -> Schema:
 def rows_of(
     source: str | tuple[str, ...], settings: Settings, schema: Schema | None, thinned: bool = False
 ) -> Rows:
-    """Return rows.
+    """Return the rows of files.
 
     Args:
         source: paths of the rows.
@@ -192,5 +192,5 @@ def rows_to_predict(
 
 
 def one_batch(rows: Any) -> pa.RecordBatch:
-    """Return rows as one record batch."""
+    """Read all rows into one record batch."""
     return rows if isinstance(rows, pa.RecordBatch) else to_record_batch(rows)

@@ -94,7 +94,7 @@ class _Joined(argparse.Action):
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
-        """Append the value."""
+        """Append the option's value to the values of earlier occurrences."""
         earlier = getattr(namespace, self.dest, None)
         setattr(namespace, self.dest, f"{earlier},{values}" if earlier else values)
 

@@ -29,7 +29,7 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Report:
-    """Contents of the page.
+    """Contents of the HTML report.
 
     Attributes:
         title: title of the page.
@@ -48,7 +48,7 @@ class Report:
 
 
 def write_report(path: Path, report: Report) -> None:
-    """Write the page. Without matplotlib (extra `plot`), tables replace the pictures."""
+    """Write the HTML report. Without matplotlib (extra `plot`), tables replace the pictures."""
     parts = [_HEAD.format(title=html.escape(report.title))]
     parts.append(f"<p>{html.escape(report.summary)}</p>")
     for heading, (head, rows) in report.tables.items():

@@ -47,17 +47,17 @@ class RunFolder:
 
     @property
     def first_model(self) -> Path:
-        """The model before the refit on training and validation rows, if there was a refit."""
+        """Folder of the model before the refit on training and validation rows."""
         return self.path / "model_before_refit"
 
     @property
     def refit_checkpoints(self) -> Path:
-        """Checkpoints of the refit."""
+        """Folder of the refit's checkpoints."""
         return self.path / "refit_checkpoints"
 
     @property
     def events(self) -> Path:
-        """Events for TensorBoard."""
+        """Folder of TensorBoard's event files."""
         return self.path / "events"
 
     def events_if_possible(self) -> Path | None:
@@ -68,27 +68,27 @@ class RunFolder:
 
     @property
     def report(self) -> Path:
-        """The report page."""
+        """File of the HTML report."""
         return self.path / "report.html"
 
     @property
     def metrics(self) -> Path:
-        """Metrics of the training as JSON."""
+        """JSON file with the metrics of the training."""
         return self.path / "metrics.json"
 
     @property
     def training(self) -> Path:
-        """Steps, curve and evaluations of the training as JSON."""
+        """JSON file with the steps, the curve and the evaluations of the training."""
         return self.path / "training.json"
 
     @property
     def settings(self) -> Path:
-        """Copy of the YAML file of the training."""
+        """Copy of the YAML file with which the training began."""
         return self.path / "settings.yaml"
 
     @property
     def study(self) -> Path:
-        """Trials of `tune`, as Optuna's journal."""
+        """Optuna's journal file with the trials of `tune`."""
         return self.path / "tune.journal"
 
     @property

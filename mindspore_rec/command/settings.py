@@ -33,7 +33,7 @@ Paths = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """Topic of a Kafka broker.
+    """A topic of a Kafka broker, and the format of its messages.
 
     Args:
         servers: addresses of Kafka brokers, as in 'localhost:9092'.
@@ -70,7 +70,7 @@ class KafkaSource:
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """Division of the rows into training, validation and test rows.
+    """How the rows are divided into training, validation and test rows.
 
     Args:
         by: 'time' to divide by the column of kind time, with the last rows as test rows; 'random'
@@ -125,7 +125,7 @@ class SplitSettings:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """Network.
+    """The network and its settings.
 
     Args:
         name: name of a network, or 'my_file.py:MyNet'. Default: 'dcn_v2'.
@@ -138,7 +138,8 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class EarlyStoppingSettings:
-    """End of the training when a metric of the validation rows has stopped improving.
+    """Settings of early stopping: the training ends if a metric of the validation rows stops
+    improving.
 
     Args:
         metric: 'auc', 'log_loss' or 'rmse'. With several labels, append a point and the label's
@@ -157,7 +158,7 @@ class EarlyStoppingSettings:
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Training.
+    """Settings of the training.
 
     Args:
         epochs: largest number of passes over the training rows, at least 1. Default: 3.

@@ -31,7 +31,7 @@ ONLY_SERVES = "this wheel only serves, for which it is not needed"
 
 @dataclass(frozen=True)
 class Asked:
-    """Options of the doctor that probes read.
+    """Options of the command `doctor` that its probes read.
 
     Attributes:
         directory: folder whose disk is measured. Default: the present folder.
@@ -48,7 +48,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Line:
-    """State of one item.
+    """The state of one item that the doctor has examined; printed as one line.
 
     Attributes:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.

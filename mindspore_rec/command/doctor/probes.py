@@ -20,7 +20,7 @@ _DAY = 86_400.0  # seconds
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe.
+    """How the doctor examines one item.
 
     Attributes:
         find: the function that examines the item.

@@ -385,7 +385,7 @@ class FeaturePipeline:
         return made
 
     def with_lists(self) -> FeaturePipeline:
-        """Return a copy for rows that contain all histories, as lists in their own columns.
+        """Return a copy for rows in which each history is a column of lists.
 
         The copy shares its learned state with this pipeline. If the library collects no history
         from rows, the result is this pipeline itself.

@@ -115,7 +115,7 @@ class HistoryValues(Feature):
 
     @property
     def are_numbers(self) -> bool:
-        """True if the values have no rows in a table."""
+        """True if the values are converted to numbers, and not to keys of a table."""
         return self.values in NUMBERS
 
     def lists(self, values: pa.Array) -> tuple[np.ndarray, pa.Array]:

@@ -154,7 +154,7 @@ class KeptEvents(JointFeature):
         return np.stack([np.asarray(each, np.int64) for each in columns], axis=1)
 
     def asked(self, users: pa.Array, times: pa.Array | None) -> np.ndarray:
-        """Return an array that requests the histories of users, in which no row is an event.
+        """Return rows that request the histories of users; none of the rows is an event.
 
         Args:
             users: values of the user's column, ``[B]``.
@@ -275,7 +275,7 @@ class EventState:
         self._ahead.clear()
 
     def asked(self, events: np.ndarray) -> Events:
-        """Return the histories for the result of `KeptEvents.asked`; the state does not change."""
+        """Look up the histories that `KeptEvents.asked` requests; the state does not change."""
         return asked_of(self.feature, self.table, events)
 
     def all_events(self, users: np.ndarray) -> np.ndarray:
@@ -324,7 +324,7 @@ class EventState:
 
 
 def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
-    """Return the histories for the result of `KeptEvents.asked`; the table does not change."""
+    """Look up the histories that `KeptEvents.asked` requests; the table does not change."""
     order = np.argsort(events[:, _TIME], kind="stable")  # no row's answer depends on a later row
     users, index = _users_in(events[order])
     rows = table.read_rows(users)

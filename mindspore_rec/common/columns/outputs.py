@@ -58,7 +58,7 @@ class Output(ABC):
 
     @property
     def specs(self) -> list[FeatureSpec]:
-        """Features that are FeatureSpec objects, each with a table."""
+        """The members that are FeatureSpec objects."""
         return [each for each in self.members if isinstance(each, FeatureSpec)]
 
     @property
@@ -128,7 +128,9 @@ class StackedOutput(Output):
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
 
     def with_lists(self) -> Output:
-        """Return an output that reads a history's lists, if the only feature is `KeptEvents`."""
+        """Return an output that reads lists in the rows in place of events, if this output has
+        events.
+        """
         first = self.members[0]
         if isinstance(first, KeptEvents) and len(self.members) == 1:
             return RaggedOutput(offsets_name(first.name), first.history)
@@ -352,7 +354,7 @@ def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[
 
 
 def fit_values(member: Member, rows: BatchRows) -> pa.Array:
-    """Return the argument of the method `fit` of a feature's transform."""
+    """Return the values that a feature's transform takes in `fit`."""
     if isinstance(member, JointFeature):
         return _joint(member.fit_columns, rows)
     return rows.arrow(column_of(member, rows))

@@ -131,12 +131,14 @@ class TargetStatistics(JointFeature):
 
     @property
     def training_columns(self) -> tuple[str | int, ...]:
-        """The columns that decide the values of the parts, and the fold or the time of each row."""
+        """The columns that `apply_training` reads: columns of the parts, and of each row's fold or
+        time.
+        """
         return _columns_of((*self.parts, *self.others))
 
     @property
     def fit_columns(self) -> tuple[str | int, ...]:
-        """All columns."""
+        """All columns that `fit` reads."""
         weights = () if self.weight is None else (self.weight,)
         return _columns_of((*self.parts, *self.others, *self.labels, *weights))
 

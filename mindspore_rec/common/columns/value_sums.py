@@ -70,7 +70,7 @@ class ValueSums:
         return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
-        """Return the sums of the `most` values with the greatest first sums."""
+        """Keep only the `most` values whose first sum over all parts is greatest."""
         if len(self.values) <= most:
             return self
         weights = np.add.reduceat(self.sums[:, 0], self._first)
@@ -105,7 +105,7 @@ class ValueSums:
         return made
 
     def before(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return each key's sums over the parts before the part in `parts`, float64 ``[B, S]``."""
+        """Return each key's sums over all parts before its part in `parts`, float64 ``[B, S]``."""
         made = np.zeros((len(keys), self.sums.shape[1]))
         places, is_known = self._places(keys)
         places = places[is_known]
@@ -115,7 +115,7 @@ class ValueSums:
         return made
 
     def without(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return each key's sums over all parts but the part in `parts`, float64 ``[B, S]``."""
+        """Return each key's sums over all parts except its part in `parts`, float64 ``[B, S]``."""
         if self._others is None:
             self._others = self._all_but_own()
         made = np.zeros((len(keys), self.sums.shape[1]))

@@ -71,7 +71,7 @@ class DataParts:
 
     @property
     def sizes(self) -> list[int]:
-        """Bytes of the files."""
+        """Size of each file in bytes."""
         return [each.size for each in self._files]
 
     @property

@@ -68,7 +68,7 @@ class JsonRows(TextRows):
         )
 
     def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
-        """Return the rows of whole records."""
+        """Parse text that consists of complete records."""
         fields = [self.schema.field(each) for each in columns]
         wanted = fields or [self.schema.field(0)]
         if not body.strip():

@@ -202,7 +202,7 @@ class Division(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
     def rest(self, items: Sequence[Item]) -> list[Item]:
-        """Return the items, or ranges of items, that no worker has read."""
+        """Return the items, or the rest of items, that no worker has read yet."""
         left = []
         for worker, (item, rows) in enumerate(self.places):
             mine = divided(items, worker, self.workers)[item:]

@@ -253,7 +253,7 @@ class CategoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class NumberColumn(Column):
-    """A quantity.
+    """A number that is a quantity, such as a price.
 
     Args:
         name: see `Column`.
@@ -370,7 +370,7 @@ class CrossColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class ListColumn(Column):
-    """Several categories per row.
+    """A list of categories in each row, such as tags.
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
@@ -522,7 +522,7 @@ class KeptHistoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class TextColumn(Column):
-    """Words. Each word has a row in a table.
+    """A text of several words, such as a title. Each word has a row in a table.
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
@@ -585,7 +585,7 @@ class TimeColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class LabelColumn(Column):
-    """The value to predict. Several labels are several tasks.
+    """The value to predict. A schema with several labels has one task per label.
 
     Args:
         name: see `Column`.

@@ -73,7 +73,7 @@ class Field:
 
 @dataclass(frozen=True)
 class TableGroup:
-    """Fields and histories whose rows are in one table.
+    """The fields and histories that share one table.
 
     Args:
         name: name of the table; None if the columns do not set `table`.

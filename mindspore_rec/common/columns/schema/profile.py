@@ -54,7 +54,7 @@ class Profile:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of rows in the sample."""
         return len(self.codes if self.lengths is None else self.lengths)
 
     @property
@@ -99,7 +99,7 @@ class Profile:
         return bool(len(self.numbers) and self.numbers.max() >= _GREATEST_INTEGER)
 
     def row_numbers(self) -> np.ndarray:
-        """Return the number of each row, NaN if missing, float64 ``[rows]``."""
+        """Return the column's number in each row, float64 ``[rows]``; NaN if missing."""
         assert self.numbers is not None
         return np.append(self.numbers, np.nan)[self.codes]
 

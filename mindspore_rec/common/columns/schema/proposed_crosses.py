@@ -29,7 +29,7 @@ _RIDGE, _ROUNDS = 1.0, 15
 
 
 def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
-    """Return a proposed schema, extended by pairs of columns with useful statistics.
+    """Add crosses to a proposed schema: pairs of columns whose statistics are useful.
 
     The candidates are the pairs of columns that both have statistics of labels; at most the six
     columns with the most different values are paired. For each pair, two linear models learn the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of labels and parts of times in a proposed schema."""
+"""Choose label statistics and parts of times for a proposed schema."""
 
 from __future__ import annotations
 

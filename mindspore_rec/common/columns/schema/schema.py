@@ -285,7 +285,7 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Columns that rows to predict may contain, for histories that the library collects.
+        """Columns that rows to predict may contain so that each row gets its history.
 
         The columns are the user and the time, which select a stored history, and the history
         itself.

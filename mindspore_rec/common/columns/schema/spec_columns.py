@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of a Schema with the keys of FeatureSpec objects."""
+"""Make columns of a Schema that compute the same keys as FeatureSpec objects."""
 
 from __future__ import annotations
 
