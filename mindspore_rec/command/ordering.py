@@ -17,7 +17,7 @@ from mindspore_rec.common.data.time_cuts import as_numbers, times_of
 __all__ = ["MOST_SORTED", "in_time_order", "training_batches"]
 
 MOST_SORTED = 5_000_000
-"""Number of rows above which a source must be in the order of time."""
+"""A source with more rows is not sorted here, and must already be in the order of time."""
 
 _WINDOW = 32  # batches
 
@@ -42,8 +42,8 @@ def in_time_order(rows: Rows, schema: Schema) -> Rows:
     are sorted in memory: rows of the same time keep their order, and rows without a time are first.
 
     Raises:
-        ValueError: there is no column of kind time, or the rows are not sorted and cannot be sorted
-            here, because they are thinned or more than `MOST_SORTED`.
+        ValueError: there is no column of kind time, or the rows are not in the order of time, and
+            either `sample` drops rows or there are more than `MOST_SORTED` rows.
     """
     time = schema.time
     if time is None:

@@ -103,7 +103,7 @@ class SplitSettings:
             raise ValueError(f"the shares must add up to at most 1, got {total:g}")
 
     def shares(self) -> tuple[float, float, float]:
-        """Return the shares of training, validation and test rows in the source's rows.
+        """Return which shares of the source's rows are training, validation and test rows.
 
         Example:
             >>> SplitSettings(train=0.75).shares()
@@ -138,8 +138,7 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class EarlyStoppingSettings:
-    """Settings of early stopping: the training ends if a metric of the validation rows stops
-    improving.
+    """Early stopping: the training ends if a metric of the validation rows stops improving.
 
     Args:
         metric: 'auc', 'log_loss' or 'rmse'. With several labels, append a point and the label's

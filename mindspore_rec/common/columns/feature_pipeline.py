@@ -437,7 +437,8 @@ class FeaturePipeline:
             This object.
 
         Raises:
-            TypeError, ValueError: a column is missing or unreadable. The pipeline is unchanged.
+            TypeError, ValueError: a column is missing or unreadable. After an error, the pipeline
+                is unchanged.
         """
         view = self._prepared(rows)
         with _nothing_learned_in_part(self._outputs, learn=True):
@@ -461,7 +462,8 @@ class FeaturePipeline:
             This object.
 
         Raises:
-            TypeError, ValueError: a column is missing or unreadable. The pipeline is unchanged.
+            TypeError, ValueError: a column is missing or unreadable. After an error, the pipeline
+                is unchanged.
         """
         members = self._statistics()
         with _nothing_learned_in_part(self._outputs, learn=True):
@@ -488,7 +490,7 @@ class FeaturePipeline:
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> FeaturePipeline:
-        """Replace the state of the `TargetStatistics` by the merged states of other pipelines.
+        """Replace the states of the `TargetStatistics` by the merged states of other pipelines.
 
         Args:
             states: states of other pipelines. Each pipeline must first get the time intervals of
@@ -500,7 +502,8 @@ class FeaturePipeline:
 
         Raises:
             TypeError, ValueError, KeyError: there is no state, or a state is the state of a
-                pipeline with other features or other time intervals. This pipeline is unchanged.
+                pipeline with other features or other time intervals. After an error, this pipeline
+                is unchanged.
         """
         members = self._statistics()
         with _nothing_learned_in_part(self._outputs, learn=True):
@@ -524,8 +527,8 @@ class FeaturePipeline:
     def state_dict(self) -> dict[str, Any]:
         """Return the learned state as JSON values.
 
-        The key '' has a dict from each output to its columns. `load_state_dict` compares the
-        columns, so that a column never gets the state of another column.
+        Under the key '', the state contains the columns of each output. `load_state_dict` compares
+        the columns, so that a column never gets the state of another column.
         """
         learned: dict[str, Any] = {
             output.name: [None if t is None else t.state_dict() for t in output.transforms]

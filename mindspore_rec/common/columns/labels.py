@@ -240,7 +240,7 @@ class Times(Feature):
 
     Args:
         column: numbers, timestamps, dates or texts.
-        unit: unit of numbers: 's', 'ms', 'us' or 'ns'. Default: 's'.
+        unit: unit of times that are numbers: 's', 'ms', 'us' or 'ns'. Default: 's'.
         format: format of texts, in the notation of `strptime`, or 'iso'. Default: None, which means
             ISO 8601.
 

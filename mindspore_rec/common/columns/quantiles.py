@@ -38,8 +38,8 @@ class QuantileScale(Number):
         buckets: number of intervals between quantiles, 2 to 65536. The quantiles of all numbers
             have `buckets` intervals, and the quantiles of the distinct numbers have `buckets`
             intervals too. Default: 256.
-        sample: number of values at the start of a stream from which the scale learns, 1 to 2**20.
-            Default: 10,000.
+        sample: on a stream, the scale learns from the first `sample` values, 1 to 2**20. Default:
+            10,000.
         missing: result for a missing value or NaN (default 0). Missing values have a separate
             bucket.
 
@@ -120,9 +120,9 @@ class QuantileScale(Number):
 
         Raises:
             ValueError: the state and this scale have different numbers of buckets, or only one of
-                them belongs to a `MixedScale`.
-            TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. The object
-                is unchanged.
+                the two is of a `MixedScale`.
+            TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. After an
+                error, the object is unchanged.
         """
         if not isinstance(state, Mapping) or state.get("mixed", False) is not self._mixes:
             kind = "MixedScale" if self._mixes else "QuantileScale"

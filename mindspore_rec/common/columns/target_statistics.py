@@ -131,9 +131,7 @@ class TargetStatistics(JointFeature):
 
     @property
     def training_columns(self) -> tuple[str | int, ...]:
-        """The columns that `apply_training` reads: columns of the parts, and of each row's fold or
-        time.
-        """
+        """All columns that `apply_training` reads: columns of the parts, the fold and the time."""
         return _columns_of((*self.parts, *self.others))
 
     @property
@@ -221,7 +219,7 @@ class TargetStatistics(JointFeature):
             other: a transform with the same arguments and the same intervals of time.
 
         Raises:
-            ValueError: the intervals differ.
+            ValueError: `other` has different intervals of time.
         """
         if not np.array_equal(self._edges, other._edges):
             raise ValueError("statistics must have the same intervals of time to be merged")
@@ -333,8 +331,8 @@ class TargetStatistics(JointFeature):
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: `state` is the state of a different transform. The
-                object is unchanged.
+            TypeError, ValueError, KeyError: `state` is the state of a different transform. After an
+                error, the object is unchanged.
         """
         if not isinstance(state, Mapping) or state["by"] != self.by:
             raise ValueError(f"state must be of TargetStatistics by {self.by}, got {state!r:.80}")

@@ -242,7 +242,7 @@ class TimePart(Feature):
             unreadable texts and times outside the years 1 to 9999 have one separate key.
         part: "minute", "hour", "weekday" (Monday is 0), "day" (of the month, from 0) or "month"
             (from 0).
-        unit: unit of numbers, since 1970: "s", "ms", "us" or "ns". Default: "s".
+        unit: unit of times that are numbers: "s", "ms", "us" or "ns" since 1970. Default: "s".
         format: format of texts in the notation of `strptime`, or "iso". Default: None, which means
             that texts are in ISO 8601.
 

@@ -589,9 +589,9 @@ class LabelColumn(Column):
 
     Args:
         name: see `Column`.
-        positive: the value that counts as 1; every other value counts as 0. For bools, True or
-            False, also as a text such as 'true'. Default: None, which means that the label is 0 or
-            1, or False or True.
+        positive: the value that counts as 1; every other value counts as 0. For a column of bools,
+            `positive` is True or False, or a text such as 'true'. Default: None, which means that
+            the label is 0 or 1, or False or True.
         binary: whether the label has two values. False to predict a number. Default: True.
         decimal: see `Column`; legal only if `binary` is False.
 

@@ -45,7 +45,8 @@ class Fault:
         """Return the part of an error message that names the value and says what is legal.
 
         Args:
-            row: number of the first row in the data. Default: the row's index in the batch.
+            row: number of the first row with a fault, counted over all data. Default: the row's
+                index in the batch.
         """
         number = int(self.rows[0]) if row is None else row
         return (

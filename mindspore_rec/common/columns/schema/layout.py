@@ -79,8 +79,8 @@ class TableGroup:
         name: name of the table; None if the columns do not set `table`.
         embedding_dim: number of floats of a row.
         admission: number of occurrences at which a key gets a row; None for the first occurrence.
-        eviction: number of seconds of event time without a key, after which the key's row is
-            evicted; None if no row is evicted.
+        eviction: number of seconds of event time, after which a key's row is evicted if the key was
+            not seen again; None if no row is evicted.
         fields: indexes of the fields whose keys have rows in the table.
         histories: names of the history columns whose keys have rows in the table.
     """

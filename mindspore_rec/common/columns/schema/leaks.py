@@ -33,8 +33,8 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 
     Args:
         column: profile of the column.
-        label: the label, float64 ``[rows]``. A label with more than two values is divided into
-            values above its median and other values.
+        label: the label of each row, float64 ``[rows]``. A label with more than two values is
+            divided into values above its median and other values.
         seed: seed of the random division of the rows into halves. Default: 0.
 
     Example:

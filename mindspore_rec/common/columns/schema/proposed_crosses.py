@@ -32,12 +32,12 @@ def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
     """Add crosses to a proposed schema: pairs of columns whose statistics are useful.
 
     The candidates are the pairs of columns that both have statistics of labels; at most the six
-    columns with the most different values are paired. For each pair, two linear models learn the
-    labels of a part of the rows from the statistics: one model without the pair, and one model with
-    the pair. The pair is proposed if the model with the pair explains at least one percentage point
-    more of the labels of the other rows. If the schema has a column of times, the models learn from
-    the earlier rows and are tested on the later rows. At most two pairs are proposed. If there are
-    fewer than 1,000 rows, no pair is proposed.
+    columns with the most different values are paired. For each pair, two linear models learn to
+    predict the labels from the statistics: one model without the pair, and one model with the pair.
+    The models learn from a part of the rows. The pair is proposed if the model with the pair
+    explains at least one percentage point more of the labels of the other rows. If the schema has a
+    column of times, the models learn from the earlier rows and are tested on the later rows. At
+    most two pairs are proposed. If there are fewer than 1,000 rows, no pair is proposed.
 
     Args:
         inferred: the proposal.

@@ -370,7 +370,7 @@ class Schema:
 
         Raises:
             TypeError, ValueError, KeyError: a state is the state of a schema with other columns or
-                other time intervals. This schema is unchanged.
+                other time intervals. After an error, this schema is unchanged.
         """
         self.check_fitted()
         self.pipeline.merge_statistics(states)
@@ -383,15 +383,16 @@ class Schema:
 
         Pass this method to `mapInArrow` of Spark, or to `map_batches` of Ray Data. The array `ids`
         and the arrays of events are columns of lists of int64; numbers, weight and label are
-        columns of lists of float32. The values of each column of a history become a separate column
-        of lists, without offsets. A `received` schema reads these columns, also from Parquet files.
-        If `training` is True and the schema has a time, the first column is the time in seconds.
+        columns of lists of float32. Each column of a history becomes a column of lists, without
+        offsets. A `received` schema reads these columns, also from Parquet files. If `training` is
+        True and the schema has a time, the first column is the time in seconds.
 
         Args:
             batches: record batches of raw columns.
-            training: whether a network trains on the rows. If True, the statistics of a row exclude
-                the row's own labels. If False, the record batches contain only the network's
-                inputs, and the rows may lack labels, weight and time. Default: True.
+            training: whether a network trains on the rows. If `training` is True, the statistics of
+                a row exclude the row's own labels. If `training` is False, the record batches
+                contain only the network's inputs, and the rows may lack labels, weight and time.
+                Default: True.
 
         Raises:
             ValueError: the scales have learned nothing, or a column is missing or has values of the

@@ -71,8 +71,8 @@ class TextForm:
         is_doubtful: for times, True if day and month can change places.
         has_marks: for numbers, True if some texts, such as '?', mean a missing value.
         is_whole: for numbers, True if all numbers are whole and have at most 18 digits.
-        has_leading_zeros: True if texts such as '007' have leading zeros, and so are names, not
-            numbers.
+        has_leading_zeros: True if some texts have leading zeros, as in '007': the texts are then
+            names, not numbers.
         format: for times, a format of `strptime`, or 'iso'.
     """
 
