@@ -88,7 +88,7 @@ class Cross(JointFeature):
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: `state` belongs to a `Cross` with other parts.
+            TypeError, ValueError, KeyError: `state` is the state of a `Cross` with other parts.
         """
         states = [None] * len(self.parts) if state is None else state
         if not isinstance(states, (list, tuple)) or len(states) != len(self.parts):

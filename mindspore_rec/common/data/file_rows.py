@@ -49,7 +49,7 @@ class FileRows(ABC):
         name: name of the file in messages.
         schema: names and types of the columns.
         sequential: True if one thread must call `fetch`, in the order in which the parts are read.
-            An `Order` that shuffles rows then keeps the order of the parts.
+            If `sequential` is True, an `Order` that shuffles rows keeps the order of the parts.
 
     Example:
         >>> from mindspore_rec.data import read

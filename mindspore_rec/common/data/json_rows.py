@@ -25,8 +25,8 @@ class JsonRows(TextRows):
         file: the file.
         settings: format of the file.
         bad: counts bad rows.
-        types: types of the columns in the first file. Default: None, which means that the types are
-            inferred.
+        types: column types found in the first file of the source. Default: None, which means that
+            the types are inferred.
     """
 
     def __init__(

@@ -176,7 +176,7 @@ def _never_recurs(profile: Profile, total_rows: int) -> bool:
 def never_recurs_later(profile: Profile, times: np.ndarray) -> bool:
     """Return True if values recur, but hardly any value of the last rows occurred before.
 
-    The numbers of invoices and sessions, for example, recur only in neighbouring rows.
+    Invoice numbers and session ids, for example, recur only in neighbouring rows.
 
     Args:
         profile: the column's `Profile`.

@@ -234,7 +234,7 @@ def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
 
 
 def crossed_by(column: Column, columns: Sequence[Column]) -> list[tuple[Column, str | None]]:
-    """Return pairs of a column that a cross reads and a part of the time such as 'hour', or None.
+    """Return a pair (column, part of the time or None) for each column that a cross reads.
 
     Args:
         column: any column. For a column that is not a cross, the result is empty.

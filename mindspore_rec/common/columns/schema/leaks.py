@@ -13,7 +13,8 @@ LEAK_AUC = 0.999
 """If a column's values alone have an AUC above this value, the column decides the label."""
 
 LEAST_OF_EACH = 10
-"""Least number of rows of each label; fewer rows are often divided by chance."""
+"""Minimum number of rows per label; with fewer, a column often divides labels by chance.
+"""
 
 _ROWS_OF_A_BIN = 16
 _MOST_BINS = 2000

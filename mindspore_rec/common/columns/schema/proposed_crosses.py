@@ -163,7 +163,10 @@ class _Statistics:
 
 
 def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
-    """Fit the first rows; return the explained share of the last rows' entropy or variance."""
+    """Fit a model to the first rows; return the explained share of the last rows' entropy.
+
+    If the label is a number, the variance takes the place of the entropy.
+    """
     first = int(_FIRST * len(label))
     usual = float(label[:first].mean())
     if not is_binary:
