@@ -32,7 +32,7 @@ FIELDS, COUNTS = 26, 13
 
 
 class ClickModel(nn.Cell):
-    """MLP that reads the embeddings of all fields, which are in one table, and the counts."""
+    """MLP that reads the counts and the embeddings of all fields, which share one table."""
 
     def __init__(self, name: str, dim: int, cache: CacheConfig | None) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def result(args: argparse.Namespace, cache: CacheConfig | None) -> dict[str, Any
 
 
 def compare(args: argparse.Namespace, directory: str) -> dict[str, Any]:
-    """Train in memory, which counts the rows, then with tiers; return the results of both runs."""
+    """Train first in memory, to count the rows, and then with tiers; return both results."""
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
     print("in memory:", file=sys.stderr)
     memory = result(args, None)

@@ -25,7 +25,7 @@ class EventSet(ABC):
     Attributes:
         schema: schema of an event in the topic. `row` is the event's index, and `sent` is the
             event's sending time in seconds since 1970.
-        ranges: ranges of legal values by column.
+        ranges: dict from a column's name to the range of its legal values.
         count: number of events; None if endless.
         fields: number of categorical features that the pipeline makes.
         dense: number of dense features that the pipeline makes.
@@ -76,7 +76,7 @@ class Clicks(EventSet):
         self.ranges = {"click": (0, 1)}
 
     def rows(self, start: int, stop: int) -> dict[str, pa.Array]:
-        """Return the columns."""
+        """Return the columns of the events `start` to `stop - 1`."""
         made = self._model.rows(start, stop)
         values = dict(zip(self._names, made.values.T, strict=True))
         return {**values, "click": made.clicks.astype(np.int8)}
@@ -105,7 +105,7 @@ class Ratings(EventSet):
         self.ranges = {"rating": (0, 5)}
 
     def rows(self, start: int, stop: int) -> dict[str, pa.Array]:
-        """Return the columns."""
+        """Return the columns of the events `start` to `stop - 1`."""
         part = self._ratings.iloc[start:stop]
         return {name: pa.array(part[name]) for name in self.schema.names[len(_OWN) :]}
 

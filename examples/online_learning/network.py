@@ -54,7 +54,7 @@ def online_optimizer(
     The default learning rates are for a model that starts untrained.
 
     Args:
-        net: network of `build`.
+        net: network that `build` returned.
         bias_rate: learning rate of the first-order weight of each key, such as a user's bias.
         vector_rate: learning rate of the keys' vectors.
         dense_rate: learning rate of the dense parameters.

@@ -70,7 +70,7 @@ class Status:
 
     Args:
         directory: directory of the run; made if missing.
-        part: name of the part.
+        part: name of the part of the example, such as "trainer".
     """
 
     def __init__(self, directory: Path, part: str) -> None:
@@ -91,7 +91,7 @@ class Status:
             print(f"{self._part}: {shown}", flush=True)
 
     def read(self) -> dict[str, Any]:
-        """Return the newest metrics; empty before the first metrics."""
+        """Return the newest metrics; the dict is empty if no metrics were written yet."""
         try:
             figures: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -99,7 +99,7 @@ class Status:
         return figures
 
     def clear(self) -> None:
-        """Delete the figures."""
+        """Delete the file with the metrics."""
         self._path.unlink(missing_ok=True)
 
 
@@ -111,7 +111,7 @@ def _short(value: Any) -> str:
 
 @contextmanager
 def stopped_in_order() -> Iterator[None]:
-    """In this context, Ctrl-C and SIGTERM end the part without a traceback."""
+    """While the context is open, Ctrl-C and SIGTERM end the program without a traceback."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

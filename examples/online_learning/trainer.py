@@ -52,7 +52,7 @@ class Reports(Callback):
     Args:
         stream: the training data.
         online: metrics of the training.
-        status: status that receives the metrics.
+        status: the `Status` to which the metrics are written.
     """
 
     def __init__(

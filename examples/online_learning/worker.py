@@ -47,7 +47,7 @@ class Watched:
 
     Args:
         pipeline: pipeline that makes the arrays.
-        status: status in which the worker reports the index of the last event.
+        status: the `Status` to which the worker writes the index of the last event.
     """
 
     def __init__(self, pipeline: FeaturePipeline, status: Status) -> None:

@@ -20,7 +20,7 @@ def default_embedding_dim(rows: int) -> int:
 
 
 def default_training(rows: int) -> dict[str, Any]:
-    """Return the settings `train`.
+    """Return default values for the section `train` of the YAML file.
 
     The number of epochs is an upper bound: the training ends when the metric of the validation rows
     no longer improves. If there are few rows, the network is then trained again on training and

@@ -18,7 +18,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> Result:
-    """Evaluate, and print the tables."""
+    """Evaluate a trained model, and print the metrics as tables."""
     settings = read_settings(options.yaml)
     folder = RunFolder(options.yaml, options.run_dir)
     model = loaded(folder)

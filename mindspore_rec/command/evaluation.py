@@ -34,8 +34,8 @@ class Scored:
     Attributes:
         label: labels `[N, T]`.
         prediction: predictions `[N, T]`.
-        weight: weights `[N]`, or None.
-        group: groups as text `[N]`, or None.
+        weight: weights of the rows `[N]`, or None.
+        group: group of each row as text `[N]`, or None.
     """
 
     label: npt.NDArray[np.float32]
@@ -44,7 +44,7 @@ class Scored:
     group: npt.NDArray[Any] | None
 
     def constant(self, rates: npt.ArrayLike) -> Scored:
-        """Return the same rows with a constant prediction for each task."""
+        """Return a copy in which all rows of a task have the same prediction, the task's rate."""
         prediction = np.broadcast_to(np.asarray(rates, np.float32), self.label.shape)
         return Scored(self.label, prediction, self.weight, self.group)
 
@@ -55,7 +55,7 @@ def score(predict: Predict, schema: Schema, batches: Iterable[pa.RecordBatch]) -
     Args:
         predict: function from rows to predictions `[N]` or `[N, T]`.
         schema: description of the rows.
-        batches: the rows.
+        batches: record batches of rows with labels.
 
     Raises:
         ValueError: there is no row.
@@ -101,7 +101,7 @@ def metric_table(figures: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Ta
     """Return a table with a line for each model and task.
 
     Args:
-        figures: metrics by the model's name and the label's name.
+        figures: dict from a model's name to a dict from a label's name to the metrics.
 
     Example:
         >>> metric_table({"dcn_v2": {"clicked": {"auc": 0.75}}, "base rate": {"clicked": {}}})

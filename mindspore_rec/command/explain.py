@@ -24,7 +24,7 @@ _SURPRISING = 10
 
 
 def run(options: argparse.Namespace) -> Result:
-    """Explain, and print the tables."""
+    """Explain a trained model, and print the explanations as tables."""
     settings = read_settings(options.yaml)
     folder = RunFolder(options.yaml, options.run_dir)
     column, _, value = (options.nearest or "").partition("=")

@@ -25,7 +25,7 @@ class Importance:
     """Loss of quality of a model if the values of a column are shuffled among the rows.
 
     Attributes:
-        column: name of the column.
+        column: name of the column that is shuffled.
         auc_drop: AUC of the rows minus AUC with the shuffled column.
         log_loss_rise: log loss with the shuffled column minus log loss of the rows.
     """
@@ -40,8 +40,8 @@ class Neighbour:
     """A value whose row in the table is similar to the row of another value.
 
     Attributes:
-        value: the value.
-        cosine: cosine of the angle between the two rows, in [-1, 1].
+        value: the similar value.
+        cosine: cosine of the angle between the embeddings of the two values, in [-1, 1].
     """
 
     value: Any
@@ -61,10 +61,10 @@ def column_importance(
     Source: Breiman 2001, Random Forests (https://doi.org/10.1023/A:1010933404324), section 10.
 
     Args:
-        predict: function from rows to probabilities `[N]`.
+        predict: function that takes rows and returns probabilities `[N]`.
         rows: rows with known labels.
-        label: 0 or 1, `[N]`.
-        columns: names of the columns.
+        label: labels, 0 or 1, `[N]`.
+        columns: names of the columns to shuffle, one at a time.
         seed: seed of the permutations. Default: 0.
         together: dict from a column's name to further columns that receive the same permutation,
             such as the side columns of a history. Default: none.
@@ -107,7 +107,7 @@ def nearest(values: Sequence[Any], rows: Floats, of: Any, most: int = 10) -> lis
 
     Args:
         values: different values.
-        rows: row of each value, `[N, dim]`.
+        rows: embedding of each value, `[N, dim]`.
         of: the value, one of `values`, whose neighbours are returned.
         most: number of neighbours. Default: 10.
 

@@ -28,7 +28,7 @@ class GroupFigures:
     """Metrics of the rows with one value of a column.
 
     Attributes:
-        value: the value, as text.
+        value: value of the column, as text.
         rows: number of rows.
         metrics: metrics as `figures_of` returns them.
     """
@@ -40,14 +40,14 @@ class GroupFigures:
 
 @dataclass(frozen=True)
 class BinFigures:
-    """Predicted and observed rate of the rows whose predictions are in one range.
+    """Mean prediction and mean label of the rows whose predictions are in one range.
 
     Attributes:
-        low: smallest prediction of the range.
+        low: smallest prediction in the range.
         high: largest prediction of the range.
         rows: number of rows.
-        predicted: mean prediction.
-        observed: mean label.
+        predicted: mean prediction of the rows.
+        observed: mean label of the rows.
     """
 
     low: float
@@ -66,7 +66,8 @@ def figures_of(
         label: 0 or 1, `[N]`.
         prediction: probabilities, `[N]`.
         weight: weight of each row, above 0. Default: each weight is 1.
-        group: group of each row, for example a user, `[N]`. Default: none, and no `gauc`.
+        group: group of each row, for example a user, `[N]`. Default: None, which means that `gauc`
+            is not computed.
 
     Returns:
         `auc`, `log_loss`, `normalized_entropy` and `calibration`, and `gauc` if `group` is set.
@@ -117,9 +118,9 @@ def by_group(
     Args:
         label: see `figures_of`.
         prediction: see `figures_of`.
-        values: value of each row as text, `[N]`.
+        values: the column's value in each row, as text `[N]`.
         weight: see `figures_of`.
-        most: largest number of values. Default: 20.
+        most: greatest number of values to return. Default: 20.
 
     Example:
         >>> label, prediction = np.array([0, 1, 1.0]), np.array([0.2, 0.6, 0.9])

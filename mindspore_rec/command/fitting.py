@@ -48,7 +48,7 @@ class Place:
 
     Attributes:
         checkpoints: directory of checkpoints, or None.
-        events: directory of events for TensorBoard, or None.
+        events: directory of TensorBoard's event files, or None.
         resume: True continues from the newest checkpoint. Default: False.
     """
 
@@ -63,7 +63,7 @@ class Fitted:
 
     Attributes:
         model: the model, with the weights of the best evaluation.
-        summary: summary of the training.
+        summary: the `TrainSummary` of the training.
         curves: loss, speed and metrics during the training.
         path: the steps that led to the weights, as pairs (number of steps, factor of the rates).
         epoch_steps: number of steps of an epoch.
@@ -116,10 +116,10 @@ def fit(
         settings: settings of the YAML file.
         schema: description of the columns.
         parts: training and validation rows.
-        place: directories in which the training is saved.
+        place: a `Place`: the directories in which the training is saved.
         max_steps: largest number of steps. Default: no limit.
         progress: True shows progress. Default: True.
-        further: further callbacks. Default: none.
+        further: callbacks in addition to the callbacks of the settings. Default: none.
 
     Raises:
         ValueError: the schedule is 'plateau' and there are no validation rows; or the model does
@@ -182,7 +182,7 @@ def close_tables(model: RecModel) -> None:
 
 
 class _EvaluationsInEpochs(EvalCallback):
-    """Evaluations that are evenly spread in each epoch; the last evaluation is at the epoch's end.
+    """Callback that evaluates at even intervals in each epoch, the last time at the epoch's end.
 
     Args:
         model: the model.
@@ -198,11 +198,11 @@ class _EvaluationsInEpochs(EvalCallback):
 
     @property
     def state_name(self) -> str:
-        """Name of the state in checkpoints."""
+        """The name under which checkpoints store this callback's state."""
         return "EvalCallback"
 
     def on_train_step_end(self, run_context: Any) -> None:
-        """Evaluate at the chosen steps of each epoch."""
+        """Evaluate if this step is one of the evaluation steps of the epoch."""
         run = run_context.original_args()
         if (steps_before(run) + run.cur_step_num) % self._steps in self._at:
             self._evaluate(run_context)

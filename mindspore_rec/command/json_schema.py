@@ -79,7 +79,7 @@ def settings_schema(models: Mapping[str, Collection[str]]) -> dict[str, Any]:
     """Return the JSON Schema of the YAML file.
 
     Args:
-        models: names of the settings of each network.
+        models: dict from a network's name to the names of the network's settings.
     """
     made = object_schema(Settings)
     of_kinds = []

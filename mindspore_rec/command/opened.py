@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the rows of a YAML file: training, validation and test rows, and rows to predict."""
+"""Open the training, validation and test rows of a YAML file, and rows to predict."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Parts:
-    """Rows of a YAML file.
+    """The rows of a training, as the YAML file divides them.
 
     Attributes:
-        train: training rows, with thinned negatives if the YAML sets `sample`.
-        whole_train: all training rows.
+        train: training rows; if the YAML file sets `sample`, only a sample of the negatives.
+        whole_train: all training rows, even if the YAML file sets `sample`.
         valid: validation rows, or None.
         test: test rows, or None.
     """
@@ -46,7 +46,7 @@ class Parts:
 
 
 def schema_of(settings: Settings) -> Schema:
-    """Return the schema of the columns.
+    """Return the schema that the YAML file describes.
 
     Raises:
         ValueError: a column is unusable, or there is no label or no column to learn from.
@@ -61,14 +61,15 @@ def schema_of(settings: Settings) -> Schema:
 def rows_of(
     source: str | tuple[str, ...], settings: Settings, schema: Schema | None, thinned: bool = False
 ) -> Rows:
-    """Return rows.
+    """Return the rows of files.
 
     Args:
         source: paths of the rows.
         settings: settings of the YAML file.
         schema: description of the rows; rows are checked, and only the schema's columns are read.
-            If None, all columns are read unchecked.
-        thinned: True to read only a part of the negatives, by the setting `sample`. Default: False.
+            If `schema` is None, all columns are read, and rows are not checked.
+        thinned: if True, and the YAML file sets `sample`, only a sample of the negative rows is
+            read. Default: False.
     """
     paths = list(source) if isinstance(source, tuple) else source
     return read(
@@ -106,7 +107,7 @@ def open_parts(settings: Settings, schema: Schema) -> Parts:
 
 
 def open_for_refit(settings: Settings, schema: Schema) -> Rows:
-    """Return training and validation rows together, with thinned negatives if `sample` is set.
+    """Return training and validation rows together; `sample` drops some negatives.
 
     Raises:
         ValueError: there are no validation rows, or the validation rows are in other files although
@@ -133,13 +134,14 @@ def open_for_refit(settings: Settings, schema: Schema) -> Rows:
 def _divided(
     rows: Rows, settings: Settings, schema: Schema, every: tuple[float, ...] | None = None
 ) -> tuple[Rows, ...]:
-    """Return each part of the rows that has a share above 0.
+    """Divide rows into parts by their shares, and return the parts whose share is above 0.
 
     Args:
         rows: the rows.
         settings: settings of the YAML file.
         schema: description of the rows.
-        every: the shares. Default: None, which means the training, validation and test rows.
+        every: share of each part. Default: None, which means the shares of the training, validation
+            and test rows.
     """
     split = settings.split
     shares = [share for share in every or split.shares() if share > 0]
@@ -173,7 +175,7 @@ def rows_to_predict(
         source: path of the rows, which need no label.
         settings: settings of the YAML file.
         schema: description of the rows.
-        keep: names of further columns.
+        keep: names of columns to read in addition to the columns of the schema.
         must_keep: True to raise an error if the source lacks a column of `keep`.
 
     Raises:
@@ -190,5 +192,5 @@ def rows_to_predict(
 
 
 def one_batch(rows: Any) -> pa.RecordBatch:
-    """Return rows as one record batch."""
+    """Read all rows into one record batch."""
     return rows if isinstance(rows, pa.RecordBatch) else to_record_batch(rows)

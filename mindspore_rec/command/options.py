@@ -51,8 +51,8 @@ def _added(
         commands: what `add_subparsers` returned.
         name: name of the command.
         module: module of this folder with the function `run`, imported when the command runs.
-        about: description.
-        example: a command line.
+        about: description of the command, for `--help`.
+        example: an example of a command line, for `--help`.
         further: True if the command accepts options that its parser does not know.
     """
     made: argparse.ArgumentParser = commands.add_parser(
@@ -94,7 +94,7 @@ class _Joined(argparse.Action):
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
-        """Append the value."""
+        """Append the option's value to the values of earlier occurrences."""
         earlier = getattr(namespace, self.dest, None)
         setattr(namespace, self.dest, f"{earlier},{values}" if earlier else values)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of training rows: at random, or in the order of time and at random within windows."""
+"""Batches of training rows, in random order or by time, with random order inside time windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mindspore_rec.common.data.time_cuts import as_numbers, times_of
 __all__ = ["MOST_SORTED", "in_time_order", "training_batches"]
 
 MOST_SORTED = 5_000_000
-"""Number of rows above which a source must be in the order of time."""
+"""A source with more rows is not sorted here, and must already be in the order of time."""
 
 _WINDOW = 32  # batches
 
@@ -42,8 +42,8 @@ def in_time_order(rows: Rows, schema: Schema) -> Rows:
     are sorted in memory: rows of the same time keep their order, and rows without a time are first.
 
     Raises:
-        ValueError: there is no column of kind time, or the rows must be sorted but are thinned or
-            more than `MOST_SORTED`.
+        ValueError: there is no column of kind time, or the rows are not in the order of time, and
+            either `sample` drops rows or there are more than `MOST_SORTED` rows.
     """
     time = schema.time
     if time is None:

@@ -24,7 +24,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> Result:
-    """Predict, and write the file."""
+    """Compute predictions for rows, and write them to a file."""
     settings = read_settings(options.yaml)
     folder = RunFolder(options.yaml, options.run_dir)
     check_output(options.output)

@@ -54,11 +54,12 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
 def scaled_path(
     path: Sequence[tuple[int, float]], scale: float
 ) -> tuple[int, list[tuple[int, float]]]:
-    """Return the number of steps and the rate's cuts of a path whose epochs have another length.
+    """Scale a path to epochs of another length; return the number of steps and the rate's cuts.
 
     Args:
         path: pairs (number of steps, factor of the rates), as in `EarlyStopping.path`.
-        scale: number of steps of an epoch, divided by the number of steps of an epoch on the path.
+        scale: steps per epoch of the new training, divided by steps per epoch of the training that
+            recorded the path.
 
     Example:
         >>> scaled_path([(200, 1.0), (100, 0.2)], 1.1)

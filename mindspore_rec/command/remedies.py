@@ -47,7 +47,7 @@ def in_words_of_the_command(text: str, command: str) -> str:
     """Return a message with remedies for the command: options of `init`, or keys of the YAML file.
 
     Args:
-        text: message of the library, whose remedies are arguments in Python.
+        text: error message of the library; its remedies name Python arguments.
         command: name of the command that ends with the message.
 
     Example:

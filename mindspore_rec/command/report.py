@@ -29,13 +29,14 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Report:
-    """Contents of the page.
+    """Contents of the HTML report.
 
     Attributes:
         title: title of the page.
         summary: a few lines about the training.
-        tables: header and rows of each table, by the table's heading.
-        curves: points `(x, y)` of each line, by the headings of the pictures and the lines' names.
+        tables: dict from a table's heading to the table's header and rows.
+        curves: dict from a picture's heading to the lines of the picture; the lines are a dict from
+            names to points.
         settings: text of the YAML file.
     """
 
@@ -47,7 +48,7 @@ class Report:
 
 
 def write_report(path: Path, report: Report) -> None:
-    """Write the page. Without matplotlib (extra `plot`), tables replace the pictures."""
+    """Write the HTML report. Without matplotlib (extra `plot`), tables replace the pictures."""
     parts = [_HEAD.format(title=html.escape(report.title))]
     parts.append(f"<p>{html.escape(report.summary)}</p>")
     for heading, (head, rows) in report.tables.items():

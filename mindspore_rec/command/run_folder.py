@@ -19,8 +19,8 @@ class RunFolder:
 
     Args:
         yaml_path: path of the YAML file.
-        run_dir: value of `--run`. Default: None, which means the YAML's path with the ending
-            `.run`.
+        run_dir: value of the option `--run`. Default: None, which means the YAML's path with the
+            ending `.run`.
 
     Attributes:
         path: the directory.
@@ -47,48 +47,48 @@ class RunFolder:
 
     @property
     def first_model(self) -> Path:
-        """The model before the refit on training and validation rows, if there was a refit."""
+        """Folder of the model before the refit on training and validation rows."""
         return self.path / "model_before_refit"
 
     @property
     def refit_checkpoints(self) -> Path:
-        """Checkpoints of the refit."""
+        """Folder of the refit's checkpoints."""
         return self.path / "refit_checkpoints"
 
     @property
     def events(self) -> Path:
-        """Events for TensorBoard."""
+        """Folder of TensorBoard's event files."""
         return self.path / "events"
 
     def events_if_possible(self) -> Path | None:
-        """Return the directory of events; None without tensorboardX, or if this is not worker 0."""
+        """On worker 0, return TensorBoard's directory, if tensorboardX is installed; else None."""
         if importlib.util.find_spec("tensorboardX") is None or worker_group().rank != 0:
             return None
         return self.events
 
     @property
     def report(self) -> Path:
-        """The report page."""
+        """File of the HTML report."""
         return self.path / "report.html"
 
     @property
     def metrics(self) -> Path:
-        """Metrics of the training as JSON."""
+        """JSON file with the metrics of the training."""
         return self.path / "metrics.json"
 
     @property
     def training(self) -> Path:
-        """Steps, curve and evaluations of the training as JSON."""
+        """JSON file with the steps, the curve and the evaluations of the training."""
         return self.path / "training.json"
 
     @property
     def settings(self) -> Path:
-        """Copy of the YAML file of the training."""
+        """Copy of the YAML file with which the training began."""
         return self.path / "settings.yaml"
 
     @property
     def study(self) -> Path:
-        """Trials of `tune`, as Optuna's journal."""
+        """Optuna's journal file with the trials of `tune`."""
         return self.path / "tune.journal"
 
     @property

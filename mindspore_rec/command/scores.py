@@ -88,7 +88,7 @@ def check_not_read(output: Path, *sources: Any) -> None:
     """Check that the file is not one of the files that are read.
 
     Args:
-        output: path of the file.
+        output: path of the file to write.
         sources: paths or globs of files or folders, or tuples of paths or globs; other objects are
             ignored.
 
@@ -129,9 +129,9 @@ def with_scores(
     A column whose name is also the name of a prediction is left out.
 
     Args:
-        rows: rows.
-        keep: names of columns; columns that the rows lack are left out.
-        names: names of the predictions.
+        rows: rows whose predictions are in `scores`.
+        keep: names of the columns of `rows` to return; missing columns are left out.
+        names: names of the prediction columns.
         scores: predictions, `[N]` or `[N, T]`.
 
     Example:

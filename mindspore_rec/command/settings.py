@@ -33,11 +33,11 @@ Paths = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """Topic of a Kafka broker.
+    """A topic of a Kafka broker, and the format of its messages.
 
     Args:
-        servers: addresses of brokers, as in 'localhost:9092'.
-        topic: name of the topic.
+        servers: addresses of Kafka brokers, as in 'localhost:9092'.
+        topic: name of the Kafka topic.
         format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if a message is lines
             of text. Default: 'arrow'.
         types: Arrow type of each column, as in `{user: string, price: float64}`. Default: the types
@@ -59,10 +59,10 @@ class KafkaSettings:
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """Source of rows that is a topic.
+    """A Kafka topic as the source of rows.
 
     Args:
-        kafka: the topic.
+        kafka: address, topic and message format.
     """
 
     kafka: KafkaSettings
@@ -70,7 +70,7 @@ class KafkaSource:
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """Division of the rows into training, validation and test rows.
+    """How the rows are divided into training, validation and test rows.
 
     Args:
         by: 'time' to divide by the column of kind time, with the last rows as test rows; 'random'
@@ -103,7 +103,7 @@ class SplitSettings:
             raise ValueError(f"the shares must add up to at most 1, got {total:g}")
 
     def shares(self) -> tuple[float, float, float]:
-        """Return the shares of training, validation and test rows in the source's rows.
+        """Return which shares of the source's rows are training, validation and test rows.
 
         Example:
             >>> SplitSettings(train=0.75).shares()
@@ -125,7 +125,7 @@ class SplitSettings:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """Network.
+    """The network and its settings.
 
     Args:
         name: name of a network, or 'my_file.py:MyNet'. Default: 'dcn_v2'.
@@ -138,11 +138,11 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class EarlyStoppingSettings:
-    """End of the training when a metric of the validation rows has stopped improving.
+    """Early stopping: the training ends if a metric of the validation rows stops improving.
 
     Args:
-        metric: 'auc', 'log_loss' or 'rmse', with a point and the label's name if there are several
-            labels. Default: 'auc' of the first label, or 'rmse' if that label is a number.
+        metric: 'auc', 'log_loss' or 'rmse'. With several labels, append a point and the label's
+            name. Default: 'auc' of the first label, or 'rmse' if that label is a number.
         patience: number of successive evaluations without improvement, at least 1. Default: 2, or 1
             with the schedule 'plateau'.
     """
@@ -157,16 +157,16 @@ class EarlyStoppingSettings:
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Training.
+    """Settings of the training.
 
     Args:
         epochs: largest number of passes over the training rows, at least 1. Default: 3.
-        batch_size: number of rows of a step, at least 1. Default: 1024.
+        batch_size: number of rows of a training step, at least 1. Default: 1024.
         learning_rate: learning rate of Adam, above 0. Default: 0.003.
         table_rate: factor of the learning rate for embedding tables, above 0. Default: 1.
         seed: seed of initial values, dropout and order of rows. Default: 0.
         workers: number of processes that train together, at least 1. Default: 1.
-        evaluations: evaluations in an epoch, at least 1. Default: 1.
+        evaluations: number of evaluations per epoch, at least 1. Default: 1.
         early_stopping: false trains all epochs. Default: true.
         schedule: course of the learning rate. 'constant': the rate does not change. 'cosine': the
             rate falls along half a cosine wave to 0 at the end of the last epoch. 'plateau': the
@@ -245,12 +245,12 @@ class Settings:
             folder of the YAML file.
         columns: each column of the source that is read, with its kind or its settings.
         embedding_dim: length of an embedding vector, 1 to 8192. Default: 16.
-        csv: form of the text, if the source is CSV.
-        bad_rows: treatment of rows that cannot be read.
-        sample: settings that thin the training rows. Default: none.
+        csv: format of a CSV source, such as the delimiter.
+        bad_rows: what happens to rows that cannot be read.
+        sample: settings for training on only a sample of the negative rows. Default: none.
         split: division into training, validation and test rows.
         model: the network, with its settings.
-        train: the training.
+        train: settings of the training, such as `epochs`.
     """
 
     source: str | tuple[str, ...] | KafkaSource
@@ -316,7 +316,7 @@ def _model(value: Any) -> ModelSettings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Return the settings in a YAML file; relative paths of sources begin in the file's folder.
+    """Return the settings in a YAML file; relative paths of sources start at the file's folder.
 
     Raises:
         ValueError: the file cannot be read, or `settings_of` refuses it. The message names the

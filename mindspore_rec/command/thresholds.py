@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission thresholds for a proposed schema, by a dry run over the first rows."""
+"""Propose admission thresholds for a schema, by a dry run over the first rows."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def with_thresholds(inferred: Inferred, rows: Rows, least_keys: int = 100_000) -
     For each category with many values, the dry run reads the first two million rows.
 
     Args:
-        inferred: the proposal.
+        inferred: the proposed schema.
         rows: the rows, in the order of training.
-        least_keys: number of different keys below which a table is small. Default: 100,000.
+        least_keys: a table with fewer different keys is small and gets no threshold. Default:
+            100,000.
     """
     entries = tuple(
         _with_threshold(entry, inferred.rows, rows, least_keys) for entry in inferred.entries

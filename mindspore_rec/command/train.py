@@ -49,7 +49,7 @@ _WORKER = "MINDSPORE_REC_COMMAND_WORKER"
 
 
 def run(options: argparse.Namespace) -> Result:
-    """Train."""
+    """Run the command `mindspore-rec train`."""
     settings = _changed(read_settings(options.yaml), options)
     schema = schema_of(settings)
     folder = RunFolder(options.yaml, options.run_dir)
@@ -333,7 +333,7 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
 
 
 def _curves(training: dict[str, Any]) -> dict[str, Any]:
-    """Return the curves of the report's pictures, by the pictures' headings."""
+    """Return a dict from the headings of the report's pictures to the curves in the pictures."""
     curves: dict[str, Any] = {
         "loss": {"training": [(step, loss) for step, loss, _ in training["curve"]]}
     }

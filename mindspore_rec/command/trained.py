@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trained model of a run directory."""
+"""Load the trained model from a run directory."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Trained:
         return made
 
     def predict_after(self, *rows: Any) -> Callable[[Any], np.ndarray]:
-        """Return a `predict` whose histories include the events of all `rows` that are not None."""
+        """Return a function like `predict` that adds the events of `rows` to histories."""
         return self._model.predict_after(*(each for each in rows if each is not None))
 
     def rows_of(self, field: Field, keys: np.ndarray) -> np.ndarray:
-        """Return the rows of keys of a field, `[N, dim]`."""
+        """Return the embeddings of a field's keys, `[N, dim]`."""
         return rows_of_field(self._model.predict_network, field, keys)
 
 

@@ -34,7 +34,7 @@ class Trial(Protocol):
         """Return a whole number in `[low, high]`."""
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
-        """Return one of the choices."""
+        """Return one element of `choices`."""
 
 
 def tried_defaults(defaults: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def tried_defaults(defaults: Mapping[str, Any], schema: Schema) -> dict[str, Any
 
 
 def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dict from places in the YAML file to the values of a trial.
+    """Return the settings of a trial: a dict from YAML keys such as 'train.batch_size' to values.
 
     Args:
         trial: the trial.
@@ -119,7 +119,7 @@ def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hidden(model: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the widths of hidden layers to try, by name."""
+    """Return a dict from names such as '64-32' to the widths of hidden layers to try."""
     widths = [*_HIDDEN, tuple(model["hidden"])]
     return {"-".join(map(str, each)): each for each in widths}
 

@@ -217,7 +217,7 @@ def _free_port() -> int:
 
 
 def _become(parent: int, command: list[str]) -> None:
-    """Replace this process by the command, which the kernel ends when the parent process ends."""
+    """Replace this process by a command that the kernel ends when the parent process ends."""
     set_parent_death_signal = 1
     ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
     if os.getppid() == parent:  # else it is gone already

@@ -123,12 +123,12 @@ def _reads_per_second(
     Each thread reads at least one piece, even if a busy machine starts the thread late.
 
     Args:
-        fd: the file.
-        size: bytes of a piece.
+        fd: file descriptor of the file.
+        size: bytes per piece.
         threads: number of threads.
         seconds: duration of the reads.
-        place: function that returns the index of the next piece, for a thread and its number of
-            earlier reads.
+        place: function of a thread's index and its number of earlier reads; returns the index of
+            the piece to read next.
     """
     counts = [0] * threads
     errors: list[OSError] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that the doctor prints, one for each item, and options that probes read."""
+"""The class of the lines that the doctor prints, one per item, and the options of the probes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ ONLY_SERVES = "this wheel only serves, for which it is not needed"
 
 @dataclass(frozen=True)
 class Asked:
-    """Options of the doctor that probes read.
+    """Options of the command `doctor` that its probes read.
 
     Attributes:
         directory: folder whose disk is measured. Default: the present folder.
         kafka: address of a Kafka broker, `host:port`. Default: None, which means that no broker is
             probed.
-        seconds: least time limit of an item; an item's own limit may be longer. Default: 0.
+        seconds: minimum time limit of every item; an item may have a longer limit of its own.
+            Default: 0.
     """
 
     directory: str = "."
@@ -47,13 +48,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Line:
-    """State of one item.
+    """The state of one item that the doctor has examined; printed as one line.
 
     Attributes:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.
         meaning: the finding and its consequence.
         remedy: what to do, in one sentence. Default: "", which means nothing.
-        figures: numbers and names that the line summarizes, for `--json`.
+        figures: numbers and names behind the line, which `--json` writes.
     """
 
     state: str

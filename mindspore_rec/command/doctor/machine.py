@@ -15,7 +15,7 @@ __all__ = ["cores", "cpu_field", "cpu_flags", "memory", "processor"]
 
 _ROOT = Path("/")
 _THREADS = "MINDSPORE_REC_NUM_THREADS"
-# Flags in /proc/cpuinfo, and their common names: x86, then Arm, each in ascending order.
+# Flags in /proc/cpuinfo, and the flags' common names: first for x86, then for Arm, oldest first.
 _SETS = {
     "avx2": "AVX2",
     "avx512f": "AVX-512",
@@ -96,8 +96,8 @@ def cpu_field(name: str) -> str:
 
 def cpu_flags() -> list[str]:
     """Return the features of the processor, in alphabetical order."""
-    # The name of the field depends on the processor. Under an emulator, the file may describe the
-    # host.
+    # The field is "flags" on x86 and "Features" on Arm. Under an emulator, the file may describe
+    # the host.
     return sorted(cpu_field("flags" if platform.machine() == "x86_64" else "Features").split())
 
 

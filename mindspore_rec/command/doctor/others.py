@@ -102,7 +102,7 @@ def _run(command: list[str], environment: dict[str, str]) -> subprocess.Complete
 
 
 def _last_words(text: str) -> str:
-    """Return the last line of a worker's errors, or else of mpirun's errors, without mpirun's tag.
+    """Return the last error line of a worker, without mpirun's tag; else the last line of mpirun.
 
     Example:
         >>> _last_words("[1,0]<stderr>: no memory\\n[1,0]<stderr>: -----\\nExit code: 1\\n")

@@ -98,7 +98,7 @@ def _line(requirements: Sequence[str], feature: str, install: str) -> Line:
 
 
 def _packages(requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each required package and the bounds of its version; '' for a package in brackets.
+    """Yield pairs (name of a required package, requirement with the bounds of its version).
 
     Example:
         >>> list(_packages(["redis[hiredis]>=5.1,<9"]))

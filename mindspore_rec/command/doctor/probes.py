@@ -20,13 +20,14 @@ _DAY = 86_400.0  # seconds
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe.
+    """How the doctor examines one item.
 
     Attributes:
         find: the function that examines the item.
         seconds: time after which the probe's process is ended, unless `--seconds` is greater.
         needed: True if the library cannot be used without the item. Default: False.
-        trains: True if only training uses the item, with the native core. Default: False.
+        trains: True if only training uses the item, and the probe needs the native core. Default:
+            False.
     """
 
     find: Callable[[Asked], Line]
@@ -70,7 +71,7 @@ def main() -> None:
 
 
 def _line_for_training() -> Line | None:
-    """Return the line of a training item that cannot be probed; None if it can be probed."""
+    """Return None if training can be probed, else the line for items that need training."""
     if not has_training():
         return Line(OFF, ONLY_SERVES)
     try:

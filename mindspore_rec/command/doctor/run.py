@@ -55,7 +55,7 @@ def answer(name: str, asked: Asked) -> Line:
     """Return the line of an item, even if its probe crashes or does not end.
 
     Args:
-        name: name of the item.
+        name: name of the item, a key of `PROBES`.
         asked: options of the probe.
     """
     probe = PROBES[name]

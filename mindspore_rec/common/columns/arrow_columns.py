@@ -140,8 +140,8 @@ def to_column(name: str, values: Any) -> pa.Array:
 
     Args:
         name: name of the column, for messages.
-        values: a list, an array, a pandas Series or an Arrow array. A list may contain, for each
-            row, a list of any length or None.
+        values: a list, an array, a pandas Series or an Arrow array. In a Python list, each element
+            may be a list of any length or None.
 
     Raises:
         TypeError: the values have several types, or a type that Arrow lacks.
@@ -163,9 +163,9 @@ def to_column(name: str, values: Any) -> pa.Array:
 def values_array(where: str, values: Any, legal: str = "have values of one type") -> pa.Array:
     """Return one-dimensional values of any container as one Arrow array.
 
-    All readers of columns convert values with this function. So all readers support the same types
-    and raise the same errors. Missing values are None, `pandas.NA`, NaT and NaN. Only in Arrow
-    arrays and in NumPy arrays of numbers, NaN stays NaN.
+    All readers of columns convert values with this function, so all readers support the same types
+    and raise the same errors. Missing values are None, `pandas.NA`, NaT and NaN. Exception: NaN in
+    an Arrow array or in a NumPy array of numbers stays NaN.
 
     Args:
         where: text before the word "must" in error messages.
@@ -268,7 +268,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Decode run-end encoded arrays and views, which not all Arrow functions support."""
+    """Decode run-end encoded arrays and text views; some Arrow functions do not support them."""
     kind = values.type
     if pa.types.is_run_end_encoded(kind):
         return _plain(pc.run_end_decode(values))

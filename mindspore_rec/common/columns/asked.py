@@ -25,7 +25,7 @@ __all__ = ["asked_arrays", "asked_columns", "tables_of_users"]
 
 
 def asked_columns(features: FeaturePipeline) -> list[str]:
-    """Return the columns by which histories are looked up if rows do not contain them."""
+    """Return the columns that are needed to look up histories: the user and the time."""
     return [str(each.column) for kept in features.kept for each in (kept.user, kept.time)]
 
 
@@ -45,16 +45,17 @@ def asked_arrays(
 
     The library collects the history of a `KeptHistoryColumn` from earlier rows. If the rows to
     predict have a column with the name of the `KeptHistoryColumn`, the history is read from this
-    column. Otherwise the history is looked up by the row's user, and has the events before the
-    row's time. If the rows have no column of times, a looked-up history has all events of the user.
+    column. Without this column, the history is looked up by the row's user, and has the events
+    before the row's time. If the rows have no column of times, a looked-up history has all events
+    of the user.
 
     Args:
-        features: the pipeline.
+        features: the pipeline of the network.
         rows: a batch.
-        tables: tables by name, including the tables of users' events. An `EventLog` may take the
-            place of a table of users. If the table of a history is missing, a looked-up history is
-            empty.
-        names: names of the arrays.
+        tables: tables by name, including the tables of users' events. In place of the table of a
+            history's events, an `EventLog` is legal too. If the table of a history is missing, a
+            looked-up history is empty.
+        names: names of the arrays to return.
 
     Raises:
         TypeError, ValueError: a column is missing or unreadable.

@@ -22,7 +22,7 @@ def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
     """Return a feature's values as keys of its table, without applying its `transform`.
 
     The key of an integer is the integer itself. int32 stays int32, and all other integer types
-    become int64. `category_keys` hashes strings, with the table's name as the field. So if two
+    become int64. `category_keys` hashes strings, with the table's name as the field: if two
     features share a table, equal strings get the same key.
 
     Args:

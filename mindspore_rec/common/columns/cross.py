@@ -24,13 +24,12 @@ _MOST_PARTS = 4
 class Cross(JointFeature):
     """Hash the values of several columns together to one key per row.
 
-    The key depends only on `field`, the keys of the parts and the parts' order. A missing value has
-    the key that the column's transform returns for missing values. This key is combined like any
-    other key.
+    The key depends only on `field`, the keys of the parts and the parts' order. If a value is
+    missing, its key is the key that the part's transform returns for missing values.
 
     Args:
         parts: two to four transforms to keys, such as `Category`, `TimePart` or `QuantileBucket`.
-        field: text that salts the hash. Default: the parts' columns, joined by '_x_'.
+        field: text that is the salt of the hash. Default: the parts' columns, joined by '_x_'.
 
     Raises:
         TypeError, ValueError: `parts` are not two to four transforms with one key per row, or
@@ -89,7 +88,7 @@ class Cross(JointFeature):
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: `state` belongs to a `Cross` with other parts.
+            TypeError, ValueError, KeyError: `state` is the state of a `Cross` with other parts.
         """
         states = [None] * len(self.parts) if state is None else state
         if not isinstance(states, (list, tuple)) or len(states) != len(self.parts):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Apply a FeaturePipeline to a MindSpore Dataset of whole batches, in the Dataset's threads.
 
-This module only calls methods of the Dataset and does not import MindSpore.
+The code of this module only calls methods of the Dataset, and does not import MindSpore.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class ColumnsAmong(NamedTuple):
 
     Attributes:
         read: columns from which the pipeline makes its arrays.
-        made: names of the arrays. If the event time is requested, the name of the timestamp feature
-            is the last name.
+        made: names of the arrays that the pipeline makes. If the event time is requested, the name
+            of the timestamp feature is the last name.
         kept: columns that the pipeline passes on unchanged.
     """
 

@@ -3,8 +3,8 @@
 
 The description contains the arguments of the pipeline, but not the learned state, because
 checkpoints store the pipeline's `state_dict`. Only transforms of this library have a description,
-which consists of the class name and the arguments. So reading a description never runs foreign
-code.
+which consists of the class name and the arguments. Therefore no code from outside the library runs
+when a description is read.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from mindspore_rec.common.columns.transforms import (
 
 __all__ = ["describe_pipeline", "described_pipeline"]
 
-# Arguments of each transform class except the column. Each argument is mapped to the attribute that
-# stores its value.
+# For each transform class: a dict from each argument, other than `column`, to the attribute that
+# stores the argument's value.
 _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     Category: {"field": "field", "values": "values"},
     Categories: {
@@ -61,8 +61,8 @@ _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     MixedScale: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
     QuantileBucket: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
 }
-# Arguments that transforms of earlier versions lacked. A description omits an argument that is None
-# and in `_LATER`, so that earlier versions can read the description.
+# Arguments that were added to transforms in later versions. If such an argument is None, a
+# description omits it, so that earlier versions can read the description.
 _LATER = ("values", "unit", "format")
 _NESTED = ("parts", "labels", "others")  # arguments of TargetStatistics that are transforms
 _BY_NAME = {kind.__name__: kind for kind in _TRANSFORMS}

@@ -50,8 +50,8 @@ class FeaturePipeline:
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple or list of
     columns (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches
-    is legal too. The result is a tuple for a tuple or list, a Dataset for a Dataset, and a dict of
-    arrays for any other batch.
+    is legal too. The pipeline returns a tuple for a tuple or list, a Dataset for a Dataset, and a
+    dict of arrays for any other batch.
 
     Args:
         outputs: dict that maps the name of each array to the array's feature or features. A single
@@ -132,7 +132,7 @@ class FeaturePipeline:
         return ThreadPoolExecutor(self._threads) if self._threads > 1 else None
 
     def _on_threads(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
-        """Return the results of calls, like `map`. Errors are raised after all calls have ended."""
+        """Like `map`, but on threads. An error is raised after all calls have ended."""
         assert self._pool is not None
         made = [self._pool.submit(function, *each) for each in zip(*arguments, strict=True)]
         wait(made)
@@ -195,7 +195,8 @@ class FeaturePipeline:
 
         Args:
             rows: a batch.
-            learn: True to let the statistics first learn from the batch. Default: True.
+            learn: if True, the statistics learn from the batch before the batch is transformed.
+                Default: True.
             with_time: whether the timestamps are read. If `with_time` is False, rows need no
                 timestamps. Default: True.
             training: whether a network trains on the rows. If True, `TargetStatistics` exclude each
@@ -333,13 +334,13 @@ class FeaturePipeline:
     # ---- where it is used
 
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
-        """Return the raw columns needed for arrays, in order; None if the pipeline has `prepare`.
+        """Return the raw columns that arrays need, in order; None if the pipeline has a `prepare`.
 
-        For predictions, these columns suffice. Training also needs the columns of labels and of the
-        time.
+        The returned columns suffice for predictions. Training also needs the columns of labels and
+        of the time.
 
         Args:
-            columns: names of the arrays. Default: all.
+            columns: names of the arrays to compute. Default: all.
         """
         if self._prepare:
             return None
@@ -357,7 +358,7 @@ class FeaturePipeline:
         )
 
     def with_times(self) -> FeaturePipeline:
-        """Return a copy of this pipeline with a further first array that contains the rows' times.
+        """Return a copy of this pipeline that also returns the rows' times, as its first array.
 
         A feature worker sends the arrays of the copy. The copy shares its learned state with this
         pipeline.
@@ -384,7 +385,7 @@ class FeaturePipeline:
         return made
 
     def with_lists(self) -> FeaturePipeline:
-        """Return a copy for rows that contain all histories, as lists in their own columns.
+        """Return a copy for rows in which each history is a column of lists.
 
         The copy shares its learned state with this pipeline. If the library collects no history
         from rows, the result is this pipeline itself.
@@ -398,7 +399,7 @@ class FeaturePipeline:
 
     @property
     def kept(self) -> list[KeptEvents]:
-        """The features that make the events of the `KeptHistoryColumn` objects, one per history."""
+        """The `KeptEvents` features, which make the events of each `KeptHistoryColumn`."""
         members = (each for output in self._outputs for each in output.members)
         return [each for each in members if isinstance(each, KeptEvents)]
 
@@ -430,13 +431,14 @@ class FeaturePipeline:
         """Learn from all rows at once.
 
         Args:
-            rows: a batch with the columns of all transforms that learn.
+            rows: a batch that contains the column of every transform that learns.
 
         Returns:
             This object.
 
         Raises:
-            TypeError, ValueError: a column is missing or unreadable. The pipeline is unchanged.
+            TypeError, ValueError: a column is missing or unreadable. After an error, the pipeline
+                is unchanged.
         """
         view = self._prepared(rows)
         with _nothing_learned_in_part(self._outputs, learn=True):
@@ -447,19 +449,21 @@ class FeaturePipeline:
         return self
 
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> FeaturePipeline:
-        """Replace the state of the `TargetStatistics` by statistics of batches of rows.
+        """Compute the statistics of the `TargetStatistics` anew, from batches of rows.
 
         The time intervals of statistics of kind 'past' do not change after `fit`.
 
         Args:
             batches: batches of the rows on which a network trains.
-            weight: name of a column by which the weights of rows are multiplied. Default: None.
+            weight: name of a second weight column, multiplied by the weights of the rows. Default:
+                None.
 
         Returns:
             This object.
 
         Raises:
-            TypeError, ValueError: a column is missing or unreadable. The pipeline is unchanged.
+            TypeError, ValueError: a column is missing or unreadable. After an error, the pipeline
+                is unchanged.
         """
         members = self._statistics()
         with _nothing_learned_in_part(self._outputs, learn=True):
@@ -486,19 +490,20 @@ class FeaturePipeline:
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> FeaturePipeline:
-        """Replace the state of the `TargetStatistics` by the merged states of other pipelines.
+        """Replace the states of the `TargetStatistics` by the merged states of other pipelines.
 
         Args:
-            states: states of other pipelines. Each of these pipelines must first get the time
-                intervals of this pipeline, by `fit` or `load_state_dict`, and then learn from a
-                part of the rows by `fit_statistics`.
+            states: states of other pipelines. Each pipeline must first get the time intervals of
+                this pipeline, by `fit` or `load_state_dict`, and then learn from a part of the rows
+                by `fit_statistics`.
 
         Returns:
             This object.
 
         Raises:
-            TypeError, ValueError, KeyError: there is no state, or a state belongs to a different
-                pipeline or to different time intervals. This pipeline is unchanged.
+            TypeError, ValueError, KeyError: there is no state, or a state is the state of a
+                pipeline with other features or other time intervals. After an error, this pipeline
+                is unchanged.
         """
         members = self._statistics()
         with _nothing_learned_in_part(self._outputs, learn=True):
@@ -522,8 +527,8 @@ class FeaturePipeline:
     def state_dict(self) -> dict[str, Any]:
         """Return the learned state as JSON values.
 
-        The value of the key '' is a dict with the columns of each output. `load_state_dict`
-        compares the columns, so that a column never gets the state of another column.
+        Under the key '', the state contains the columns of each output. `load_state_dict` compares
+        the columns, so that a column never gets the state of another column.
         """
         learned: dict[str, Any] = {
             output.name: [None if t is None else t.state_dict() for t in output.transforms]

@@ -70,9 +70,9 @@ class FeatureSpec:
             admission and for eviction by frequency, 1 to 2**20. In Rec SDK, "faae" stands for
             "feature admission and eviction". Default: 1.
         transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
-            `QuantileBucket`; for a timestamp, `Times`. The transform names the column, so
-            `index_key` must be left out. Default: integers are their own keys, and strings are
-            hashed with `table_name`; times are seconds.
+            `QuantileBucket`; for a timestamp, `Times`. If `transform` is set, it names the column,
+            so leave out `index_key`. Default: integers are their own keys, and strings are hashed
+            with `table_name`; times are seconds.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or illegal for a
@@ -159,7 +159,7 @@ class FeatureSpec:
 
     @property
     def column(self) -> int | str:
-        """Name or place of the column in a batch."""
+        """Name of the column, or its index in a batch."""
         if self.transform is not None:
             return self.transform.column
         return self.name if self.index_key is None else self.index_key

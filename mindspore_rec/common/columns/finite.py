@@ -38,7 +38,7 @@ row out
 
 
 def finite_fault(column: Any) -> str:
-    """Return an error text, without the column's name; '' if all numbers are finite.
+    """Return the error message without the column's name; '' if all numbers are finite.
 
     Example:
         >>> finite_fault(np.array([1.5, np.inf], np.float32))

@@ -47,10 +47,10 @@ def category_keys(field: str, values: Any) -> np.ndarray:
         values: N strings or integers, as a list, a one-dimensional NumPy array, a pandas Series or
             Categorical, or an Arrow array, chunked array or dictionary array. ``None``, NaN,
             ``pandas.NA`` and Arrow nulls are missing. A list must not mix strings and integers.
-            Unsigned integers must be below ``2**63``. Pandas converts integers to floats if one
-            integer is missing. So the function reads floats as integers if all floats are whole (up
-            to ``2**53``, float32 up to ``2**24``). A `Category` in a FeaturePipeline accepts the
-            same values as this function.
+            Unsigned integers must be below ``2**63``. Floats are read as integers if all floats are
+            whole (up to ``2**53``, float32 up to ``2**24``), because pandas converts integers to
+            floats if one integer is missing. A `Category` in a FeaturePipeline accepts the same
+            values as this function.
 
     Returns:
         int64 array ``[N]``. Every int64 value is a possible key.
@@ -84,7 +84,7 @@ def keys_of(field: str, values: pa.Array, where: str) -> np.ndarray:
     array, only the values in use are hashed.
 
     Args:
-        field: text that salts the hash.
+        field: text that is the salt of the hash.
         values: strings or integers ``[B]``, or floats that are all whole.
         where: text before the word "must" in error messages.
 

@@ -81,10 +81,10 @@ class HistoryValues(Feature):
     Args:
         column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
             empty.
-        values: how the values are read. None, 'text', 'whole' or 'key': as keys; see `Category`.
-            'float32': as numbers; a missing number becomes 0. 'int64': as whole numbers; timestamps
-            and dates become whole seconds since 1970. Default: None.
-        field: text that salts the hash of keys. Default: the column's name.
+        values: the type to which values are converted. None, 'text', 'whole' or 'key': as keys; see
+            `Category`. 'float32': as numbers; a missing number becomes 0. 'int64': as whole
+            numbers; timestamps and dates become whole seconds since 1970. Default: None.
+        field: text that is the salt of the keys' hash. Default: the column's name.
         separator: text between the values in a column of texts. Default: None.
 
     Example:
@@ -115,7 +115,7 @@ class HistoryValues(Feature):
 
     @property
     def are_numbers(self) -> bool:
-        """True if the values have no rows in a table."""
+        """True if the values are converted to numbers, and not to keys of a table."""
         return self.values in NUMBERS
 
     def lists(self, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
@@ -230,9 +230,9 @@ def kept_values(
     """Return the offsets of shortened lists, and the indexes of the kept values.
 
     Args:
-        offsets: int64 ``[B + 1]``, offsets of the lists.
+        offsets: int64 ``[B + 1]``, the index of each list's first value; the last offset is N.
         length: greatest length of a list.
-        keep: 'last' or 'first'.
+        keep: 'last' or 'first', to keep the last or the first values of a longer list.
 
     Returns: The new offsets, and the indexes of the kept values, int64 ``[N]``; None if all are
         kept.
@@ -259,8 +259,8 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
             ``offsets[i + 1] - 1``. The first offset is 0, and the last offset is N.
 
     Returns:
-        Arrow array of B lists, which shares memory with `offsets` of type int64 and with `values`
-        that are numbers.
+        Arrow array of B lists. If `offsets` are int64, they are not copied; if `values` are
+        numbers, they are not copied.
 
     Raises:
         TypeError: offsets are not whole numbers, or values are of a type that Arrow lacks.
@@ -288,7 +288,7 @@ def check_offsets(where: str, offsets: np.ndarray, values: int) -> None:
     Args:
         where: name of the offsets, for messages.
         offsets: whole numbers ``[B + 1]``.
-        values: number of values of all lists.
+        values: total number of values in all lists.
 
     Raises:
         ValueError: offsets decrease, do not begin with 0, or do not end with the number of values.

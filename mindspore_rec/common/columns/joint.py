@@ -54,24 +54,24 @@ class JointFeature(Feature):
         """Return the values as an array ``[B]`` or ``[B, width]``.
 
         Args:
-            values: `columns`, ``[B]``.
-            learn: True to let the statistics first learn from the values.
+            values: struct array ``[B]`` of the columns `columns`.
+            learn: if True, the statistics learn from the values before the values are transformed.
             keys: keys that other transforms have computed for the same rows. Default: none.
         """
 
     def apply_training(
         self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
     ) -> np.ndarray:
-        """Return the values of rows on which a network trains. Default: as `apply`.
+        """Return the values, as `apply` does, for rows on which a network trains.
 
         Args:
-            values: `training_columns`, ``[B]``.
-            learn: True to let the statistics first learn from the values.
+            values: struct array ``[B]`` of the columns `training_columns`.
+            learn: if True, the statistics learn from the values before the values are transformed.
             keys: see `apply`.
         """
         return self.apply(values, learn, keys)
 
 
 def field_of(values: pa.StructArray, column: str | int) -> pa.Array:
-    """Return a column of a struct array that a `JointFeature` reads."""
+    """Return one column of the struct array that is the input of a `JointFeature`."""
     return values.field(str(column))

@@ -44,7 +44,7 @@ def events_name(column: str) -> str:
 
 
 def table_suffix(column: str) -> str:
-    """Return the suffix of the name of a table with each user's last events."""
+    """Return the suffix of the name of the table that stores each user's last events."""
     return f".kept.{column}"
 
 
@@ -63,7 +63,7 @@ class Events:
     """Lists of events: list i has the events from ``offsets[i]`` to ``offsets[i + 1] - 1``.
 
     Args:
-        offsets: int64 ``[B + 1]``.
+        offsets: int64 ``[B + 1]``, the index of each list's first event; the last offset is N.
         times: seconds since 1970 of all events, int64 ``[N]``.
         values: further numbers of all events, int64 ``[N, width]``.
     """
@@ -73,7 +73,7 @@ class Events:
     values: np.ndarray
 
     def take(self, order: np.ndarray) -> Events:
-        """Return lists in another order."""
+        """Return the lists with the indexes `order`."""
         counts = np.diff(self.offsets)[order]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][order] - offsets[:-1], counts)
@@ -89,11 +89,11 @@ class KeptEvents(JointFeature):
     and is not an event.
 
     Args:
-        user: transform of the user to a key.
-        time: transform of the time to seconds.
+        user: transform that converts the user to a key.
+        time: transform that converts the time to seconds.
         values: a transform for each value of an event; None for a value that is the event's time.
-        history: the `History`: the greatest length, and transforms for rows that contain their
-            history as lists.
+        history: a `History`, which gives the greatest length of a history, and the transforms for
+            rows that contain their history as lists.
         only: transform of a label; only rows with label 1 are events. Default: None, which means
             that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
@@ -154,7 +154,7 @@ class KeptEvents(JointFeature):
         return np.stack([np.asarray(each, np.int64) for each in columns], axis=1)
 
     def asked(self, users: pa.Array, times: pa.Array | None) -> np.ndarray:
-        """Return an array that requests the histories of users, in which no row is an event.
+        """Return rows that request the histories of users; none of the rows is an event.
 
         Args:
             users: values of the user's column, ``[B]``.
@@ -230,7 +230,7 @@ class EventState:
 
     Args:
         feature: the `KeptEvents`, with the length of the histories.
-        table: a table with a row per user.
+        table: the table that stores the events of each user in one row.
     """
 
     def __init__(self, feature: KeptEvents, table: Any) -> None:
@@ -246,8 +246,8 @@ class EventState:
 
         Args:
             events: events of the rows; see `KeptEvents`.
-            clock: latest time of the earlier rows. Default: None, which means the latest time of
-                all rows that were read.
+            clock: latest event time of all earlier rows. Default: None, which means the latest time
+                of all rows that were read.
         """
         users, index = _users_in(events)
         rows = self._rows(users)
@@ -263,19 +263,19 @@ class EventState:
     def clock(self) -> int:
         """Latest time of all rows that were read.
 
-        The table does not store times before 1970. So `clock` is before 1970 only if batches have
-        been read but not trained, and their latest time is before 1970.
+        The table does not store times before 1970. A result before 1970 is possible only if some
+        batches were read but not yet trained.
         """
         if self._ahead:
             return self._ahead[-1].clock
         return int(self.table.event_time or _EARLIEST)
 
     def forget(self) -> None:
-        """Forget the batches that were read and will not be trained."""
+        """Discard the batches that were read but not trained; no network will train on them."""
         self._ahead.clear()
 
     def asked(self, events: np.ndarray) -> Events:
-        """Return the histories for the result of `KeptEvents.asked`; the state does not change."""
+        """Look up the histories that `KeptEvents.asked` requests; the state does not change."""
         return asked_of(self.feature, self.table, events)
 
     def all_events(self, users: np.ndarray) -> np.ndarray:
@@ -324,7 +324,7 @@ class EventState:
 
 
 def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
-    """Return the histories for the result of `KeptEvents.asked`; the table does not change."""
+    """Look up the histories that `KeptEvents.asked` requests; the table does not change."""
     order = np.argsort(events[:, _TIME], kind="stable")  # no row's answer depends on a later row
     users, index = _users_in(events[order])
     rows = table.read_rows(users)
@@ -333,14 +333,14 @@ def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
 
 
 def _in_full_length(rows: np.ndarray, feature: KeptEvents) -> np.ndarray:
-    """Return rows in the layout for histories of twice the length."""
+    """Copy table rows into longer rows, which have room for twice as many events."""
     made = np.zeros((len(rows), row_floats(2 * feature.length, len(feature.stored))), np.float32)
     made[:, : rows.shape[1]] = rows
     return made
 
 
 class EventLog:
-    """All events of a file's rows, for finding the histories of the rows in any order.
+    """All events of a file, for looking up the histories of the file's rows in any order.
 
     The log takes at most 48 bytes of memory per event, 8 bytes per value of an event, and 16 bytes
     per user. Making the log needs further memory for sorting.
@@ -348,8 +348,8 @@ class EventLog:
     Args:
         feature: the `KeptEvents`, with the length of the histories.
         events: events of all rows, in the order of the rows; see `KeptEvents`.
-        state: events of earlier data. An event that is also in `events`, with the same user, time
-            and values, counts once. Default: None.
+        state: an `EventState` with the events of earlier data. An event that is also in `events`,
+            with the same user, time and values, counts once. Default: None.
     """
 
     def __init__(
@@ -375,7 +375,7 @@ class EventLog:
         place = np.searchsorted(self._users, rows[:, _USER])
         time = np.searchsorted(self._times, rows[:, _TIME])
         self._ranks = place * (len(self._times) + 1) + time
-        # For each event, the first event of the event's session. A pause of more than
+        # begins[i] is the index of the first event in the session of event i. A pause of more than
         # `idle_seconds` ends a session.
         begins = np.zeros(len(rows), np.int64)
         begins[self._starts] = self._starts
@@ -386,9 +386,9 @@ class EventLog:
         self._begins = np.maximum.accumulate(begins)
 
     def write(self, state: EventState, rows_at_once: int = 8192) -> None:
-        """Write the events of this log's users to a state, in place of the users' events there.
+        """Replace the events in a state by the events of this log, for all users of the log.
 
-        Writing the log of the same rows again does not change the state.
+        A second `write` of the same log does not change the state.
         """
         if len(self._users):
             state.table.erase_rows(self._users)
@@ -400,7 +400,7 @@ class EventLog:
             clock = int(part[-1, _TIME])
 
     def histories(self, events: np.ndarray) -> Events:
-        """Return the histories of rows: the user's events before the time of the row."""
+        """Return the history of each row: the events of the row's user before the row's time."""
         count = len(events)
         empty = np.zeros(count, np.int64)
         if not len(self._events):

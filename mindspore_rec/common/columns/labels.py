@@ -35,9 +35,9 @@ class Label(Feature):
 
     Args:
         column: numbers 0 and 1, bools, or any texts or numbers if there is a `positive` value.
-        positive: the value that becomes 1; every other value becomes 0. For bools, True or False,
-            also as a text such as 'true'. Default: None, which means that the labels are already 0
-            and 1.
+        positive: the value that becomes 1; every other value becomes 0. For a column of bools,
+            `positive` is True or False, or a text such as 'true'. Default: None, which means that
+            the labels are already 0 and 1.
 
     Calling `apply` raises a ValueError if a label is missing or NaN, if a label is neither 0 nor 1
     and there is no `positive`, or if labels are bools and `positive` is no bool.
@@ -109,7 +109,7 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
 
 
 def _number_of(column: str | int, positive: str) -> float:
-    """Return the number that a `positive` text means for a column of numbers."""
+    """Convert the option `positive` of a column of numbers from text to a number."""
     if re.match(_NUMBER, positive) is None:
         raise ValueError(
             f"label {column!r} has numbers, so positive must be a number, got {positive!r}"
@@ -118,7 +118,7 @@ def _number_of(column: str | int, positive: str) -> float:
 
 
 def bool_of(column: str | int, positive: Any) -> bool:
-    """Return the bool that a `positive` value means for a column of bools.
+    """Convert the option `positive` of a column of bools to a bool.
 
     Raises:
         ValueError: the value does not mean True or False.
@@ -161,7 +161,8 @@ class NumbersOfTexts(Feature):
     """Parse numbers that are written as texts, and transform the numbers.
 
     Args:
-        transform: transform of numbers, with the name of the column.
+        transform: transform that converts the numbers, such as a `QuantileScale`; it names the
+            column.
         decimal: '.' or ',', the decimal point. With ',', all points are ignored, because they
             separate thousands. Default: '.'.
 
@@ -239,7 +240,7 @@ class Times(Feature):
 
     Args:
         column: numbers, timestamps, dates or texts.
-        unit: unit of numbers: 's', 'ms', 'us' or 'ns'. Default: 's'.
+        unit: unit of times that are numbers: 's', 'ms', 'us' or 'ns'. Default: 's'.
         format: format of texts, in the notation of `strptime`, or 'iso'. Default: None, which means
             ISO 8601.
 

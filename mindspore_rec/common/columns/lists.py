@@ -16,7 +16,8 @@ from mindspore_rec.common.columns.transforms import Feature
 __all__ = ["PADDING_KEY", "Categories", "Words", "values_of_lists"]
 
 PADDING_KEY = -(1 << 63)
-"""Key after the last value of a short list. A hashed value has this key with probability 2**-64."""
+"""Key that fills up a short list. A hashed value has this key with probability 2**-64.
+"""
 
 _MOST_VALUES = 4096
 _BETWEEN_WORDS = r"[^\p{L}\p{N}]+"
@@ -29,7 +30,7 @@ class Categories(Feature):
         column: lists of strings or integers. A missing list is empty.
         length: number of keys of a row, 1 to 4096. Only the first `length` values of a longer list
             are read; a shorter list is filled up with `PADDING_KEY`. Default: 20.
-        field: text that salts the hash. Default: the column's name.
+        field: text that is the salt of the hash. Default: the column's name.
         separator: text between the values, if the column consists of texts such as 'a|b|c'. An
             empty text is an empty list. Default: None, which means that the column consists of
             lists.
@@ -91,7 +92,7 @@ class Words(Categories):
     Args:
         column: texts. A missing text has no words.
         length: number of keys of a row; see `Categories`. Default: 20.
-        field: text that salts the hash. Default: the column's name.
+        field: text that is the salt of the hash. Default: the column's name.
 
     Example:
         >>> words = Words("title", length=3)

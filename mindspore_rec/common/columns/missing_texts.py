@@ -14,7 +14,8 @@ _MISSING = pa.array(
 
 
 def are_missing_texts(texts: pa.Array) -> pa.Array:
-    """Return bools: True if a text means a missing number, False for a missing text.
+    """Return a bool per text: True for texts such as 'n/a' that mean a missing number, False for
+    None.
 
     Example:
         >>> are_missing_texts(pa.array(["7", " n/a", "?", "", None])).to_pylist()

@@ -58,7 +58,7 @@ class Output(ABC):
 
     @property
     def specs(self) -> list[FeatureSpec]:
-        """Features that are FeatureSpec objects, each with a table."""
+        """The members that are FeatureSpec objects."""
         return [each for each in self.members if isinstance(each, FeatureSpec)]
 
     @property
@@ -80,7 +80,9 @@ class Output(ABC):
         return MadeOutput(self.name)
 
     def with_lists(self) -> Output:
-        """Return an output that reads histories from the rows, in place of collected events."""
+        """Return an output that reads histories from lists in the rows, and not from collected
+        events.
+        """
         return self
 
     def make_all(
@@ -95,7 +97,7 @@ class Output(ABC):
 
         Args:
             rows: the batch.
-            learn: True to let the statistics first learn from the batch.
+            learn: if True, the statistics learn from the batch before the batch is transformed.
             call: `map`, or a function with the same arguments that uses several threads.
             training: True if a network trains on the rows. Default: False.
 
@@ -126,16 +128,16 @@ class StackedOutput(Output):
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
 
     def with_lists(self) -> Output:
-        """Return an output that reads a history's lists, if the only feature is `KeptEvents`."""
+        """If this output makes events, return an output that reads the history's lists instead."""
         first = self.members[0]
         if isinstance(first, KeptEvents) and len(self.members) == 1:
             return RaggedOutput(offsets_name(first.name), first.history)
         return self
 
     def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
-        """Return the array, whose rows are contiguous."""
+        """Return the array, in row-major order."""
         count = _row_count(self.members[0], rows)
-        # The array is column-major while columns are written. The last statement copies the array
+        # The array is column-major while columns are written. The return statement copies the array
         # to row-major order.
         made: np.ndarray = np.empty((sum(self._widths), count), self._dtype)
         places = np.cumsum([0, *self._widths[:-1]]).tolist()
@@ -173,7 +175,7 @@ class RaggedOutput(Output):
     """Arrays of a history: the values of each column, and the offsets of the rows' lists.
 
     Args:
-        name: name of the offsets.
+        name: name of the array of offsets.
         history: columns of the history, and the greatest number of events of a row.
         names: names of the arrays with values. Default: the names that `values_name` gives the
             columns.
@@ -203,7 +205,7 @@ class RaggedOutput(Output):
         return RaggedOutput(self.name, self.history, self._names, are_lists=True)
 
     def received(self) -> Output:
-        """Return an output that reads lists of keys and numbers, which another output has made."""
+        """Return an output that reads lists of keys or numbers, which `by_rows` has made."""
         kinds = [
             "float32" if each.values == "float32" else "int64" for each in self.history.members
         ]
@@ -333,7 +335,7 @@ def column_of(member: Member, rows: BatchRows) -> str:
 
 
 def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[str]:
-    """Return the names of all columns in a batch that a feature reads.
+    """Return the names of the columns that a feature reads from a batch.
 
     Args:
         member: the feature.
@@ -350,7 +352,7 @@ def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[
 
 
 def fit_values(member: Member, rows: BatchRows) -> pa.Array:
-    """Return the argument of the method `fit` of a feature's transform."""
+    """Return the values that a feature's transform takes in `fit`."""
     if isinstance(member, JointFeature):
         return _joint(member.fit_columns, rows)
     return rows.arrow(column_of(member, rows))

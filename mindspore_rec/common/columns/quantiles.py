@@ -23,10 +23,10 @@ class QuantileScale(Number):
 
     The smallest learned value becomes about -1, the median 0, and the largest about 1. The scale is
     linear between quantiles. A number outside the learned range, even an infinity, is replaced by
-    the nearer end of the range. So the result does not depend on the unit of the numbers or on a
-    single outlier. `keys` returns, for each number, the key of the number's bucket between two
-    quantiles. Each bucket has one row in a table. A value that is frequent enough to fill a bucket
-    gets a separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
+    the nearer end of the range. A change of the unit, or a single outlier, hardly changes the
+    result. `keys` returns, for each number, the key of the number's bucket between two quantiles.
+    Each bucket has one row in a table. A value that is frequent enough to fill a bucket gets a
+    separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
 
     `fit` learns from an array. If a pipeline reads a stream, the scale learns from the first
     `sample` numbers. The quantiles change until `sample` numbers have been learned, and are fixed
@@ -38,8 +38,8 @@ class QuantileScale(Number):
         buckets: number of intervals between quantiles, 2 to 65536. The quantiles of all numbers
             have `buckets` intervals, and the quantiles of the distinct numbers have `buckets`
             intervals too. Default: 256.
-        sample: number of values at the start of a stream from which the scale learns, 1 to 2**20.
-            Default: 10,000.
+        sample: on a stream, the scale learns from the first `sample` values, 1 to 2**20. Default:
+            10,000.
         missing: result for a missing value or NaN (default 0). Missing values have a separate
             bucket.
 
@@ -120,9 +120,9 @@ class QuantileScale(Number):
 
         Raises:
             ValueError: the state and this scale have different numbers of buckets, or only one of
-                them belongs to a `MixedScale`.
-            TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. The object
-                is unchanged.
+                the two is of a `MixedScale`.
+            TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. After an
+                error, the object is unchanged.
         """
         if not isinstance(state, Mapping) or state.get("mixed", False) is not self._mixes:
             kind = "MixedScale" if self._mixes else "QuantileScale"
@@ -152,7 +152,7 @@ class QuantileScale(Number):
 
     def _numbers(self, values: pa.Array) -> np.ndarray:
         """Return a float64 copy. A float32 is read as the decimal number that it was rounded from.
-        So 0.1 is in the same bucket in a float32 and in a float64 column."""
+        Therefore 0.1 has the same bucket in a float32 column as in a float64 column."""
         numbers = super()._numbers(values)
         return _decimals(numbers) if self._decimal and _is_short(values.type) else numbers
 
@@ -224,8 +224,8 @@ class MixedScale(QuantileScale):
     """Replace numbers by the mean of their quantiles among all numbers and among distinct numbers.
 
     In a column that is mostly 0, a `QuantileScale` places all other numbers close together near the
-    end of the range. The quantile among the distinct numbers counts each number once, so the mean
-    of both quantiles keeps numbers other than 0 apart. The results are from -1 to 1. Buckets and
+    end of the range. Among the distinct numbers, 0 counts only once, so the mean of the two
+    quantiles spreads the other numbers over the range. The results are from -1 to 1. Buckets and
     their keys are formed as in a `QuantileScale`.
 
     Args: see `QuantileScale`.

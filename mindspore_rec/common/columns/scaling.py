@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transforms that scale numbers by statistics of all learned numbers.
 
-The statistic first learns from a batch; then the batch is scaled. Statistics are part of the
-pipeline's state. So even after a restart, the same rows in the same batches give the same numbers.
+The statistics first learn from a batch; then the batch is scaled. Because the statistics are part
+of the pipeline's state, the same batches give the same numbers even after a restart.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class MinMaxScale(Number):
 
     Args:
         column: numbers.
-        low: the least value. Default: None, which means the least learned value.
-        high: the greatest value. Default: None, which means the greatest learned value.
+        low: number that becomes 0. Default: None, which means the least learned value.
+        high: number that becomes 1. Default: None, which means the greatest learned value.
         missing: result for a missing value, NaN, or a number beyond the range of float32 (default
             0).
 
@@ -80,7 +80,7 @@ class MinMaxScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: `state` belongs to a transform of another kind.
+            ValueError: `state` is the state of another class.
         """
         extremes = _numbers_of(self, state, (0, 2))
         if extremes and extremes[0] > extremes[1]:
@@ -131,8 +131,8 @@ class LogScale(MinMaxScale):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: `state` belongs to a transform of another kind, or to a `LogScale` with
-                another `running`.
+            ValueError: `state` is the state of another class, or of a `LogScale` with another
+                `running`.
         """
         if self.running == (state is None):
             raise ValueError(f"state of column {self.column!r} must be of the same setting")
@@ -186,7 +186,7 @@ class StandardScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: `state` belongs to a transform of another kind.
+            ValueError: `state` is the state of another class.
         """
         count, mean, squares = _numbers_of(self, state, (3,))
         if count < 0 or not count.is_integer() or squares < 0:

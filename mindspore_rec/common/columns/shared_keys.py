@@ -16,7 +16,7 @@ from mindspore_rec.common.columns.transforms import Category, Feature, Key, Time
 
 __all__ = ["SharedKeys"]
 
-# Attributes of each transform that, together with the column's values, decide the result.
+# For each class of transform: the attributes on which the result depends, besides the values.
 _SETTINGS: dict[type[Feature], attrgetter] = {
     Category: attrgetter("column", "field", "values"),
     Key: attrgetter("column"),
@@ -47,9 +47,9 @@ class SharedKeys:
         """Return the values of a transform; the caller must not change the array.
 
         Args:
-            feature: the transform.
+            feature: the transform to apply.
             values: the argument of `feature.apply`; all calls pass columns of the same batch.
-            learn: True to let the statistics first learn from the values.
+            learn: if True, the statistics learn from the values before the values are transformed.
         """
         settings = _settings_of(feature)
         if settings is None:

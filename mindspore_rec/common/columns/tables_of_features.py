@@ -20,9 +20,9 @@ def tables_of_features(
     """Return the hash tables in `tables` that the features use.
 
     Args:
-        specs: features from `check_specs`. If the timestamp is the only feature, every hash table
-            is returned.
-        tables: tables of any kind.
+        specs: features that `check_specs` has returned. If the timestamp is the only feature, every
+            hash table is returned.
+        tables: tables to choose from, of any class.
 
     Raises:
         ValueError: `tables` contains none of the features' tables, or a table that evicts by age is
@@ -44,7 +44,7 @@ def tables_of_features(
 
 
 def network_event_tables(specs: tuple[FeatureSpec, ...], tables: Iterable[TableT]) -> list[TableT]:
-    """Return `tables_of_features` for the tables of a network, with errors about the network.
+    """Call `tables_of_features` for the tables of a network; error messages name the network.
 
     Raises:
         ValueError: see `tables_of_features`.

@@ -39,7 +39,7 @@ class TargetStatistics(JointFeature):
     difference is near 0 for a value with few rows, and 0 for an unknown value. The number is
     ``tanh(d / 2)``. For a label with two values, ``d`` is the difference of the log odds. For a
     label that is a number, ``d`` is the difference in standard deviations. The last number of a
-    part is the scaled logarithm of the number of rows with the value. All numbers are between -1
+    part is the scaled logarithm of the number of rows with the value. All results are between -1
     and 1.
 
     The statistics of a row on which a network trains (`apply_training`) never include the row's own
@@ -47,21 +47,21 @@ class TargetStatistics(JointFeature):
     the row's numbers are computed from the rows in the other folds. With 'past', the times of the
     fitted rows are divided into at most 20 intervals of about equal numbers of rows. The numbers of
     a row are then computed from the rows in earlier intervals. The numbers for predictions
-    (`apply`) are computed from all rows. `apply` and `apply_training` never learn. So, for one
-    learned state, the numbers depend only on the content of the row.
+    (`apply`) are computed from all rows. `apply` and `apply_training` never learn, so the results
+    depend only on the learned state and on the row's content.
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
         labels: transforms of the labels: `Label` for a label with two values; a transform to a
             number, such as `Number`, for a label that is a number.
         others: with 'folds', transforms whose values decide the fold of a row. For each part,
-            `others` must read a column that the part does not read. With 'past', a `Times`
-            transform of the rows' times.
+            `others` must read a column that the part does not read. With 'past', `others` is a
+            single `Times` transform of the rows' times.
         by: 'folds' or 'past'.
-        weight: transform of the weight of a row. Default: None, which means that each row counts
-            once.
-        most_values: largest number of values per part that have statistics, 1 to 2**30; these are
-            the most frequent values. Default: 2**20.
+        weight: transform that returns the weight of each row. Default: None, which means that each
+            row counts once.
+        most_values: number of the most frequent values of each part that have statistics, 1 to
+            2**30. Default: 2**20.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or with 'folds',
@@ -131,12 +131,12 @@ class TargetStatistics(JointFeature):
 
     @property
     def training_columns(self) -> tuple[str | int, ...]:
-        """The columns that decide the values of the parts, and the fold or the time of each row."""
+        """All columns that `apply_training` reads: columns of the parts, the fold and the time."""
         return _columns_of((*self.parts, *self.others))
 
     @property
     def fit_columns(self) -> tuple[str | int, ...]:
-        """All columns."""
+        """All columns that `fit` reads."""
         weights = () if self.weight is None else (self.weight,)
         return _columns_of((*self.parts, *self.others, *self.labels, *weights))
 
@@ -146,7 +146,7 @@ class TargetStatistics(JointFeature):
         """Learn from all rows in one call, and forget everything learned before.
 
         Args:
-            values: `fit_columns`, ``[N]``.
+            values: struct array ``[N]`` of the columns `fit_columns`.
 
         Returns:
             This object.
@@ -183,7 +183,7 @@ class TargetStatistics(JointFeature):
         The intervals of time do not change.
 
         Args:
-            values: `fit_columns`, ``[N]``.
+            values: struct array ``[N]`` of the columns `fit_columns`.
             weights: further weights of the rows, ``[N]``, multiplied by the rows' own weights.
                 Default: None.
         """
@@ -201,8 +201,8 @@ class TargetStatistics(JointFeature):
         keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
-        # The time of a merge grows with the size of the result. So new sums are merged only when
-        # there are more new sums than merged sums.
+        # The time of a merge grows with the size of the result. To merge rarely, new sums are
+        # collected, and merged only when there are more new sums than merged sums.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 
@@ -219,7 +219,7 @@ class TargetStatistics(JointFeature):
             other: a transform with the same arguments and the same intervals of time.
 
         Raises:
-            ValueError: the intervals differ.
+            ValueError: `other` has different intervals of time.
         """
         if not np.array_equal(self._edges, other._edges):
             raise ValueError("statistics must have the same intervals of time to be merged")
@@ -281,8 +281,8 @@ class TargetStatistics(JointFeature):
         """Return the statistics of one part, float64 ``[B, labels + 1]``.
 
         Args:
-            part: index of the part.
-            sums: sums over the rows with the value, ``[B, 1 + labels]``.
+            part: index of the part in `parts`.
+            sums: for each row, the sums over all rows with the same value, ``[B, 1 + labels]``.
             rows: sums over all rows, whatever their values, ``[B or 1, 1 + 2 * labels]``.
             more: number of all rows, divided by the number of rows that the sums include.
         """
@@ -331,8 +331,8 @@ class TargetStatistics(JointFeature):
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: `state` belongs to another transform. The object is
-                unchanged.
+            TypeError, ValueError, KeyError: `state` is the state of a different transform. After an
+                error, the object is unchanged.
         """
         if not isinstance(state, Mapping) or state["by"] != self.by:
             raise ValueError(f"state must be of TargetStatistics by {self.by}, got {state!r:.80}")
@@ -359,7 +359,7 @@ def _columns_of(features: Sequence[Feature]) -> tuple[str | int, ...]:
 
 
 def _applied(feature: Feature, values: pa.StructArray, keys: SharedKeys) -> np.ndarray:
-    """Return the values of a transform, which reads one or several of the columns."""
+    """Return the values of a transform that reads one or several fields of `values`."""
     is_joint = isinstance(feature, JointFeature)
     column = values if is_joint else field_of(values, feature.column)
     return keys.of(feature, column, learn=False)
@@ -404,7 +404,7 @@ def _decoded(state: Any, width: int, count: int) -> ValueSums:
 def _array(text: Any, dtype: type, length: int) -> np.ndarray:
     """Return an array from compressed text.
 
-    A damaged text cannot expand to more memory than the array needs.
+    Text that expands to more bytes than the array needs is refused.
     """
     wanted = length * np.dtype(dtype).itemsize
     try:

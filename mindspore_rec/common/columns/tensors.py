@@ -170,7 +170,7 @@ def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> N
     """Check the inputs that are offsets, that is, the position of each row's first value.
 
     Args:
-        specs: the specs of all inputs.
+        specs: the `TensorSpec` of each input.
         arrays: the arrays of all inputs; types and shapes are as in `specs`.
 
     Raises:

@@ -19,9 +19,9 @@ def check_times(unit: str | None, format: str | None, where: str = "") -> None:
     """Check unit and format of times.
 
     Args:
-        unit: unit of numbers, or None.
-        format: format of texts, or None.
-        where: text before the names of the arguments in messages. Default: none.
+        unit: unit of times that are numbers, or None.
+        format: format of times that are texts, or None.
+        where: text that precedes the arguments' names in error messages. Default: none.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or unknown, or both unit and format
@@ -46,7 +46,7 @@ def seconds_of(
     Args:
         column: name or place of the column, for messages.
         values: numbers, Arrow timestamps or dates, or texts ``[B]``.
-        unit: unit of numbers, a key of `UNITS`. Default: None, which means seconds.
+        unit: unit of times that are numbers: a key of `UNITS`. Default: None, which means seconds.
         format: format of texts in the notation of `strptime`, or 'iso' for ISO 8601. Texts without
             a time zone are UTC. A format is also applied to the digits of integers, such as
             20260131. Default: None, which means that texts are ISO 8601, and integers count `unit`

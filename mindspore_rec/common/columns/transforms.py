@@ -72,13 +72,13 @@ class Feature(ABC):
 
         Args:
             values: the column, ``[B]``.
-            learn: True to let the statistics first learn from the values.
+            learn: if True, the statistics learn from the values before the values are transformed.
         """
 
     def fit(self, values: Any) -> Any:
         """Learn from all values in one call.
 
-        If `fit` is called again, a transform may add the new values to its statistics.
+        Whether a second call adds to the learned statistics depends on the transform.
 
         Args:
             values: the column, an Arrow array ``[N]``.
@@ -97,7 +97,7 @@ class Feature(ABC):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: `state` belongs to another transform.
+            ValueError: `state` is the state of a different transform.
         """
         if state is not None:
             raise ValueError(f"state of column {self.column!r} must be None, got {state!r}")
@@ -108,8 +108,8 @@ class Category(Feature):
 
     Args:
         column: strings or integers. Missing values have a separate key.
-        field: text that salts the hash. If columns have the same field, equal values have the same
-            key. Default: the column's name.
+        field: text that is the salt of the hash. If columns have the same field, equal values have
+            the same key. Default: the column's name.
         values: 'text' or 'whole', to convert all values to texts or to whole numbers, so that '7',
             7 and 7.0 have the same key; or 'key', for whole numbers that are their own keys, as in
             a `FeatureSpec` without a transform. With 'key', no number may be missing, and texts are
@@ -242,7 +242,7 @@ class TimePart(Feature):
             unreadable texts and times outside the years 1 to 9999 have one separate key.
         part: "minute", "hour", "weekday" (Monday is 0), "day" (of the month, from 0) or "month"
             (from 0).
-        unit: unit of numbers, since 1970: "s", "ms", "us" or "ns". Default: "s".
+        unit: unit of times that are numbers: "s", "ms", "us" or "ns" since 1970. Default: "s".
         format: format of texts in the notation of `strptime`, or "iso". Default: None, which means
             that texts are in ISO 8601.
 

@@ -16,9 +16,9 @@ class ValueSums:
     subtracted from the total, so the part does not affect the sums even by rounding.
 
     Args:
-        keys: keys of the values, int64 ``[E]``, ascending.
-        parts: parts of the rows, int64 ``[E]``, ascending within a value.
-        sums: sums of each pair, float64 ``[E, S]``.
+        keys: key of each pair, int64 ``[E]``, ascending.
+        parts: part of each pair, int64 ``[E]``; ascending for equal keys.
+        sums: the sums of each pair of a key and a part, float64 ``[E, S]``.
         count: number of parts.
 
     Example:
@@ -43,7 +43,7 @@ class ValueSums:
 
     @classmethod
     def of(cls, keys: np.ndarray, parts: np.ndarray, sums: np.ndarray, count: int) -> ValueSums:
-        """Return the sums over rows.
+        """Add up the numbers of the rows for each pair of a key and a part.
 
         Args:
             keys: key of each row, int64 ``[B]``.
@@ -70,7 +70,7 @@ class ValueSums:
         return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
-        """Return the sums of the `most` values with the greatest first sums."""
+        """Keep only the `most` values whose first sum over all parts is greatest."""
         if len(self.values) <= most:
             return self
         weights = np.add.reduceat(self.sums[:, 0], self._first)
@@ -88,7 +88,7 @@ class ValueSums:
         """Return the share of rows whose value occurs in one part only.
 
         Args:
-            least: least first sum of a value that is counted.
+            least: values whose first sum, over all parts, is below this limit are left out.
         """
         if not len(self.values):
             return 0.0
@@ -105,7 +105,7 @@ class ValueSums:
         return made
 
     def before(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return each key's sums over the parts before the part in `parts`, float64 ``[B, S]``."""
+        """Return each key's sums over all parts before its part in `parts`, float64 ``[B, S]``."""
         made = np.zeros((len(keys), self.sums.shape[1]))
         places, is_known = self._places(keys)
         places = places[is_known]
@@ -115,7 +115,7 @@ class ValueSums:
         return made
 
     def without(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return each key's sums over all parts but the part in `parts`, float64 ``[B, S]``."""
+        """Return each key's sums over all parts except its part in `parts`, float64 ``[B, S]``."""
         if self._others is None:
             self._others = self._all_but_own()
         made = np.zeros((len(keys), self.sums.shape[1]))
@@ -129,7 +129,7 @@ class ValueSums:
         return made
 
     def _all_but_own(self) -> np.ndarray:
-        """Return, for each pair, the sums over the other pairs with the same value."""
+        """Return, for each pair (value, part), the sums of the same value over all other parts."""
         after = self._running(range(self.count - 2, -1, -1))
         made = np.zeros_like(self.sums)
         has_before = np.ones(len(self.keys), bool)
@@ -140,7 +140,7 @@ class ValueSums:
         return made
 
     def _earlier(self, places: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return each row's number of pairs with its value and an earlier part, int64 ``[B]``."""
+        """Return, for each row, how many earlier parts contain the row's value, int64 ``[B]``."""
         first, stop = self._first[places], self._stop[places]
         made = np.zeros(len(places), np.int64)
         for more in range(self.count):
@@ -159,9 +159,10 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return, for each pair, the sums over the pair and the value's earlier pairs in `order`.
+        """Return cumulative sums: each pair's sums include the value's earlier pairs in `order`.
 
-        If `order` ascends, a pair's sums include the earlier parts; if not, the later parts.
+        If `order` ascends, the sums include all earlier parts; if `order` descends, all later
+        parts.
         """
         made = self.sums.copy()
         step = -order.step

@@ -25,7 +25,7 @@ class BadRow(NamedTuple):
     """A row that could not be read.
 
     Args:
-        file: the file.
+        file: name of the file.
         where: the place in the file: ``"line 7"`` of a text file, counted from 1 with the header,
             or ``"row 5"``, counted from 0.
         reason: why the row could not be read.
@@ -47,7 +47,7 @@ class BadRowReport:
 
     Args:
         rows: number of rows read, including bad rows.
-        bad: number of bad rows.
+        bad: number of bad rows found so far.
         first: the first bad rows that were found, at most 100.
     """
 

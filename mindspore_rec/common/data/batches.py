@@ -29,13 +29,13 @@ class ArrowBatches(BatchSource):
     loop begins the next pass.
 
     Args:
-        selection: columns and rows.
+        selection: the columns and rows to read.
         batch_size: number of rows of a batch. If several workers divide the rows, the batches of
             all workers together have this number of rows.
-        order: order of the rows, such as an `Order`.
+        order: an `Order`, or another object that gives the order of the rows.
         threads: number of threads that decode rows.
-        divide: "rows" or "windows": workers divide the rows of each batch, or the windows of a
-            pass.
+        divide: "rows" if workers divide the rows of each batch, or "windows" if workers divide the
+            windows of a pass.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ArrowBatches(BatchSource):
 
     @property
     def has_state(self) -> bool:
-        """True: `state_dict` returns the position in the data."""
+        """Always True, because `state_dict` can return the position in the data."""
         return True
 
     @property
@@ -179,7 +179,7 @@ class ArrowBatches(BatchSource):
 
     @property
     def _reader(self) -> Worker:
-        """The worker whose share of the windows is read; worker 0 of 1 if workers divide rows."""
+        """The worker whose windows are read; `Worker(0, 1)` if workers divide rows, not windows."""
         return self._worker if self.divide == "windows" else Worker(0, 1)
 
     def _begin_at(self, state: Mapping[str, Any]) -> None:
@@ -217,8 +217,8 @@ class ArrowBatches(BatchSource):
         reading = selection.reading(parts, order, self.threads)
         names = tuple(self.column_names)
         self._keep(begin)
-        # The position after the last batch is the end of the pass. So each batch is yielded only
-        # after the next batch was read.
+        # Each batch is yielded only after the next batch was read: only then is it known whether
+        # the position after the batch is the end of the pass.
         waiting = None
         for rows, item, used in cut(
             read_items(reading, items, begin.item, begin.rows), self._read_size

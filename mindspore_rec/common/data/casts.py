@@ -11,11 +11,11 @@ __all__ = ["first_bad"]
 
 
 def first_bad(values: Any, wanted: pa.DataType) -> tuple[int, Any]:
-    """Return the row and the value of the first value that cannot be cast to a type.
+    """Find the first value that cannot be cast to a type; return its row index and the value.
 
     Args:
         values: array or chunked array that cannot be cast.
-        wanted: the type.
+        wanted: the type to cast to.
 
     Example:
         >>> first_bad(pa.array(["1", "x", "y"]), pa.int64())

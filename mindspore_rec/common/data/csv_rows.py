@@ -29,11 +29,11 @@ class CsvRows(TextRows):
     """Rows of one CSV file.
 
     Args:
-        file: the file.
+        file: the CSV file.
         settings: format of the file.
-        bad: counts bad rows.
-        types: types of the columns in the first file. Default: None, which means that the types are
-            inferred.
+        bad: counter to which bad rows are reported.
+        types: column types found in the first file of the source. Default: None, which means that
+            the types are inferred.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class CsvRows(TextRows):
         self.schema = pa.schema(list(self._types.items()))
 
     def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
-        """Return the rows of whole records."""
+        """Parse text that consists of complete records."""
         # At least one column is read, because the number of rows is the length of a column.
         wanted = list(columns) or self._names[:1]
         if not body.strip(b"\r\n"):
@@ -166,7 +166,7 @@ class CsvRows(TextRows):
 
 
 def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
-    """Return int64 or float64, if it fits all texts but a share of at most `share`, or string."""
+    """Return int64 or float64 if at most a share `share` of the texts does not fit; else string."""
     known = len(texts) - texts.null_count
     for kind, pattern in ((pa.int64(), _WHOLE), (pa.float64(), _NUMBER)):
         fit = pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0

@@ -32,12 +32,12 @@ class DataParts:
     """Parts of all files of a source.
 
     Args:
-        source: name of the source in messages.
+        source: name of the source for messages.
         files: files of the source; empty for rows in memory.
-        open_file: function that opens a file; its arguments are the file, and the schema of the
-            first file or None.
-        bad: counts bad rows.
-        memory: rows in memory, in place of files. Default: None.
+        open_file: function that opens a file. The arguments are the file and the schema of the
+            first file; for the first file itself, the schema is None.
+        bad: counter to which bad rows are reported.
+        memory: the rows, if they are in memory and there are no files. Default: None.
 
     Attributes:
         source, bad: the arguments.
@@ -71,7 +71,7 @@ class DataParts:
 
     @property
     def sizes(self) -> list[int]:
-        """Bytes of the files."""
+        """Size of each file in bytes."""
         return [each.size for each in self._files]
 
     @property
@@ -108,7 +108,7 @@ class DataParts:
         ]
 
     def check_unchanged(self) -> None:
-        """Raise a ValueError if a file has changed since the first call.
+        """Raise a ValueError if a file has changed since `check_unchanged` was first called.
 
         The order and the positions of rows were computed when the files were opened.
         """
@@ -124,7 +124,7 @@ class DataParts:
                 )
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Raise a ValueError if a file lacks a column, or if the column's kind of type differs."""
+        """Raise a ValueError if a file lacks a column, or has a type of another kind for it."""
         first = self._opened[0]
         for name in columns:
             if name in self._checked or name in self._partitions:
@@ -144,7 +144,7 @@ class DataParts:
             self._checked.add(name)
 
     def fetch(self, which: FilePart) -> Any:
-        """Return a part in its stored form."""
+        """Return the stored bytes or rows of a part, for `decode`."""
         return self.opened[which.file].fetch(which.part.number)
 
     def decode(self, which: FilePart, fetched: Any, columns: Sequence[str]) -> pa.Table:

@@ -26,8 +26,8 @@ def example_clicks(rows: int = 20_000, seed: int = 0) -> pd.DataFrame:
     city have no effect, and a third of the cities are missing.
 
     Args:
-        rows: number of rows. A longer table begins with the rows of a shorter table. Default:
-            20,000.
+        rows: number of rows. With more rows and the same seed, the first rows stay the same.
+            Default: 20,000.
         seed: seed of the random numbers. Default: 0.
 
     Returns:

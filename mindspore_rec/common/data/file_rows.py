@@ -25,9 +25,9 @@ class Part(NamedTuple):
     """Rows of a file that are read together, such as a row group.
 
     Args:
-        number: number of the part in its file.
+        number: index of the part in the file.
         rows: number of rows; None if it is known only after reading.
-        size: number of rows, estimated if `rows` is None.
+        size: number of rows; an estimate if `rows` is None.
         place: number of the part's first row in the file; in a text file, another number that is
             unique for each part.
     """
@@ -39,7 +39,8 @@ class Part(NamedTuple):
 
 
 class FileRows(ABC):
-    """Rows of one file in parts. Several threads may call `decode` at the same time.
+    """Rows of one file, which are read part by part. Several threads may call `decode` at the same
+    time.
 
     A subclass reads rows of another format or from another place, and `read` accepts an object of
     the subclass as a source.
@@ -48,7 +49,7 @@ class FileRows(ABC):
         name: name of the file in messages.
         schema: names and types of the columns.
         sequential: True if one thread must call `fetch`, in the order in which the parts are read.
-            If True, an `Order` that shuffles rows does not reorder the parts.
+            If `sequential` is True, an `Order` that shuffles rows keeps the order of the parts.
 
     Example:
         >>> from mindspore_rec.data import read

@@ -14,13 +14,13 @@ _FIT_ROWS = 200_000
 def fit_to_rows(schema: Schema, rows: Rows, weight: str | None = None) -> None:
     """Fit a schema to a sample of rows if the schema's scales have learned nothing.
 
-    A schema without scales is fitted if the types of its categories are undecided. Statistics of
-    labels learn from all rows.
+    A schema without scales is fitted if the types of its categories are undecided. The statistics
+    of labels are learned from all rows.
 
     Args:
         schema: the schema.
         rows: training rows.
-        weight: name of the column with the weights of thinned rows. Default: None.
+        weight: name of the weight column that corrects for dropped negatives. Default: None.
     """
     only_types = schema.undecided and not schema.pipeline.learns
     if only_types or not schema.is_fitted:

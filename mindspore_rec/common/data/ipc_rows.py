@@ -18,7 +18,7 @@ _TABLE_PART = 65_536  # rows
 
 
 def ipc_rows(file: DataFile) -> FileRows:
-    """Return the rows of an IPC file or an IPC stream, which the first bytes distinguish."""
+    """Return the rows of an IPC file or an IPC stream; the first bytes tell the format."""
     if file.codec:
         return IpcStreamRows(file)
     with _damage_named(file.name, "file"), file.open() as opened:
@@ -28,7 +28,7 @@ def ipc_rows(file: DataFile) -> FileRows:
 
 @contextmanager
 def _damage_named(name: str, what: str) -> Iterator[None]:
-    """Turn an error of Arrow or of the system into a ValueError that names the file."""
+    """Replace errors of Arrow and of the system by a ValueError that names the file."""
     try:
         yield
     except FileNotFoundError:
@@ -114,7 +114,7 @@ class TableRows(FileRows):
 
     Args:
         frame: the table or data frame.
-        name: name of the table in messages.
+        name: name of the table for error messages.
         needed: names of columns that are read. Other columns of a pandas frame are left out if
             Arrow has no type for their values. Default: None, which means that all columns are
             read.

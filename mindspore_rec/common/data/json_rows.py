@@ -25,8 +25,8 @@ class JsonRows(TextRows):
         file: the file.
         settings: format of the file.
         bad: counts bad rows.
-        types: types of the columns in the first file. Default: None, which means that the types are
-            inferred.
+        types: column types found in the first file of the source. Default: None, which means that
+            the types are inferred.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class JsonRows(TextRows):
         )
 
     def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
-        """Return the rows of whole records."""
+        """Parse text that consists of complete records."""
         fields = [self.schema.field(each) for each in columns]
         wanted = fields or [self.schema.field(0)]
         if not body.strip():

@@ -37,7 +37,7 @@ def label_levels(schema: Schema, rows: Rows, thinned: str | None = None) -> Labe
     Args:
         schema: the schema, which has labels.
         rows: training rows.
-        thinned: name of the column with the weights of thinned rows. Default: None.
+        thinned: name of the weight column that corrects for dropped negatives. Default: None.
     """
     weight = [] if schema.weight is None else [schema.weight.name]
     names = [*(label.name for label in schema.labels), *weight]

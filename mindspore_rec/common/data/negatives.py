@@ -19,7 +19,7 @@ _MOST_TOTAL = 2**52
 class NegativeSampler:
     """Draws items with probabilities in proportion to ``count ** alpha``.
 
-    A draw depends only on the sampler's arguments and the arguments of :meth:`draw`. So a training
+    A draw depends only on the sampler's arguments and the arguments of :meth:`draw`: a training
     that continues from a checkpoint draws the same items as an uninterrupted training. Workers need
     different seeds to draw different items. Probabilities are rounded to multiples of about 2^-40,
     and every item with a count above 0 has at least this probability.
@@ -67,13 +67,13 @@ class NegativeSampler:
     def draw(
         self, step: int, shape: tuple[int, ...], avoid: npt.ArrayLike | None = None
     ) -> npt.NDArray[np.int64]:
-        """Return items of a step, drawn independently of each other.
+        """Return the items for one step; each item is drawn independently.
 
         Args:
             step: number of the step, 0 to 2^63 - 1.
             shape: shape of the items, such as ``(N,)`` for items that a batch shares or ``(B, N)``.
             avoid: ``[B]``, for each row of the result an item that is not drawn, such as the row's
-                target. The proportions among all other items do not change. Default: None.
+                target. The relative probabilities of all other items stay the same. Default: None.
 
         Raises:
             TypeError: ``avoid`` is not an array of integers.

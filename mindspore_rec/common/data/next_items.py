@@ -24,10 +24,12 @@ class NextItems(NamedTuple):
         time: ``[B]``, the time of each row's targets.
         target: ``[N]``, the items that came next: the items of the first row, then of the second
             row, and so on.
-        target_offsets: int64 ``[B + 1]``.
+        target_offsets: int64 ``[B + 1]``: the targets of row i begin at index
+            ``target_offsets[i]``.
         history: ``[M]``, the items before the targets, row after row; the oldest item of a row is
             first.
-        history_offsets: int64 ``[B + 1]``.
+        history_offsets: int64 ``[B + 1]``: the history of row i begins at index
+            ``history_offsets[i]``.
     """
 
     user: npt.NDArray[Any]
@@ -53,23 +55,23 @@ def next_items(
 
     To split events by global time, train on the events before a time, choose settings by the rows
     of the next month, and test on the rows after this month. A history contains all earlier events
-    of the user, including events in the period itself, because a server would have these events
-    too. None of the rows contains an event that comes after the row's targets.
+    of the user, even events inside the period, because a server would know these events too. None
+    of the rows contains an event that comes after the row's targets.
 
     Args:
-        user: ``[E]``, the users of the events, numbers or texts.
-        item: ``[E]``, the items of the events, numbers or texts.
-        time: ``[E]``, the times of the events: numbers, `datetime64`, texts in ISO 8601, or times
+        user: ``[E]``, the user of each event: numbers or texts.
+        item: ``[E]``, the item of each event: numbers or texts.
+        time: ``[E]``, the time of each event: numbers, `datetime64`, texts in ISO 8601, or times
             with a time zone, which become UTC. Events of a user with equal times keep their order.
         begin: time of the first event that gets a row. Default: None, which means the time of the
             first event.
         end: events at this time or later get no row. Default: None, which means that there is no
             end.
-        together: True makes one row of a user's events with equal times, such as the items of an
-            invoice. All these events are targets of the row, and the row's history contains only
-            events before the time of the targets. Default: False, which means that each event gets
-            a row. If two events have equal times, the history of the second event contains the
-            first event.
+        together: True combines all events of a user with equal times, such as the items of an
+            invoice, into one row. All these events are targets of the row, and the row's history
+            contains only events before the time of the targets. Default: False, which means that
+            each event gets a row. If two events have equal times, the history of the second event
+            contains the first event.
         least: least number of events in a row's history; rows with fewer events are left out.
             Default: 1.
         most: number of the newest events that a history keeps. Default: None, which means all

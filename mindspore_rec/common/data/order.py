@@ -24,10 +24,10 @@ _FEW = 8  # windows a worker, below which the rows of each window are divided
 
 
 class Item(NamedTuple):
-    """Rows of a window that one worker reads.
+    """The part of a window's rows that one worker reads.
 
     Args:
-        window: number of the window.
+        window: index of the window in the pass.
         cuts: a number k leaves out the first k rows; a pair (p, n) keeps the p-th of n equal ranges
             of the remaining rows.
     """
@@ -75,7 +75,7 @@ class Order(NamedTuple):
 
     `Rows.batches` also accepts an order that you define: a named tuple of JSON values with a method
     `of_pass`, which must return the same order for the same arguments. A saved position stores the
-    JSON values. When the position is loaded, the order must have the same values.
+    JSON values, and can be loaded only by batches whose order has equal JSON values.
 
     Args:
         shuffle: True for a random order. Default: False.
@@ -106,8 +106,8 @@ class Order(NamedTuple):
         Args:
             parts: parts of the files; `part.rows` is the number of rows in the part, if known.
             number: number of the pass.
-            sequential: function that returns True if the parts of a file should stay in their
-                order. The function's argument is the `file` of a part.
+            sequential: function that takes the attribute `file` of a part, and returns True if the
+                parts of this file should stay in their order.
         """
         if not self.shuffle:
             return PassOrder([(each,) for each in range(len(parts))], lambda window, rows: None)
@@ -134,11 +134,11 @@ class Order(NamedTuple):
 
 
 class NearOrder(NamedTuple):
-    """The order of the rows in the files, except that rows are permuted within blocks.
+    """The order of the rows in the files, except that each block of successive rows is shuffled.
 
     Args:
         seed: seed of the order.
-        buffer_rows: number of rows of a block.
+        buffer_rows: number of successive rows that are shuffled together, a block.
     """
 
     seed: int
@@ -194,15 +194,15 @@ class Division(NamedTuple):
 
     Args:
         workers: number of workers.
-        places: for each worker, the number of the item that the worker was reading, and the number
-            of the item's rows that were read.
+        places: for each worker, a pair: the index of the item that the worker was reading, and the
+            number of rows that the worker had read from this item.
     """
 
     workers: int
     places: tuple[tuple[int, int], ...]
 
     def rest(self, items: Sequence[Item]) -> list[Item]:
-        """Return the items, or ranges of items, that no worker has read."""
+        """Return the items, or the rest of items, that no worker has read yet."""
         left = []
         for worker, (item, rows) in enumerate(self.places):
             mine = divided(items, worker, self.workers)[item:]

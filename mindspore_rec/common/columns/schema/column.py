@@ -45,8 +45,8 @@ _DEFAULT_BUCKETS = 256
 class Column:
     """Base class of the columns of a `Schema`.
 
-    Each kind of column is a class with the options of the kind. In this base class, an option that
-    a kind lacks is None, False or (); only `binary` is True.
+    Each kind of column is a subclass with the options of the kind. If a kind lacks an option, the
+    attribute of this base class is None, False or (); `binary` is True.
 
     Attributes:
         name: name of the column in the data, 1 to 255 characters.
@@ -69,8 +69,7 @@ class Column:
             earlier rows, and the schema needs a column of times. None for no statistics.
 
     Raises:
-        TypeError, ValueError: an option, of any kind of column, is of the wrong type or out of
-            range.
+        TypeError, ValueError: an option is of the wrong type or out of range.
     """
 
     kind: ClassVar[str]
@@ -143,12 +142,12 @@ class Column:
 
     @property
     def scale(self) -> str:
-        """The transform of a number."""
+        """Name of the transform that scales the numbers, such as 'quantile'."""
         return self.transform or "quantile"
 
     @property
     def bucket_count(self) -> int:
-        """Number of intervals that have rows; 0 for none."""
+        """Number of buckets of a column of numbers; 0 if the column has no buckets."""
         if self.kind != "number":
             return 0
         if self.buckets is None:
@@ -223,10 +222,10 @@ class CategoryColumn(Column):
         name, table, embedding_dim, admission, eviction, statistics: see `Column`.
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
             the text '7' to the whole number 7, or 7 to '7'. Default: None, which means that
-            `Schema.fit` sets the type of the training rows. Before `Schema.fit`, '7' and 7 are
-            different categories. 'key' is for tables of earlier programs: whole numbers are their
-            own keys, as in a `FeatureSpec` without a transform, and no number may be missing; texts
-            have the same keys as by default.
+            `Schema.fit` chooses the type that the training rows have. Before `Schema.fit`, '7' and
+            7 are different categories. 'key' is for tables of earlier programs: whole numbers are
+            their own keys, as in a `FeatureSpec` without a transform, and no number may be missing;
+            texts have the same keys as by default.
         group: True if the column's values are also the groups of the metric `gauc`. Default: False.
         dropout: see `Column`.
 
@@ -254,7 +253,7 @@ class CategoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class NumberColumn(Column):
-    """A quantity.
+    """A number that is a quantity, such as a price.
 
     Args:
         name: see `Column`.
@@ -265,11 +264,11 @@ class NumberColumn(Column):
             interval has a row in a table. Default: 256 if `transform` is 'quantile' or 'mixed',
             else 0.
         decimal: see `Column`.
-        embedding_dim: see `Column`; only if there are intervals.
+        embedding_dim: see `Column`; legal only if the column has buckets.
 
     Raises:
         TypeError, ValueError: an option is of the wrong type or out of range, or `embedding_dim` is
-            set without intervals.
+            set although the column has no buckets.
 
     Example:
         >>> NumberColumn("views", "log").bucket_count, NumberColumn("price").bucket_count
@@ -327,10 +326,10 @@ class CrossColumn(Column):
     is read as texts.
 
     Args:
-        name: name of the cross, which no other column has.
+        name: name of the cross; no other column may have the same name.
         columns: names of 2 to 4 columns of kind category, integer, number with buckets, group or
-            ignored, or parts of a time such as 'ts.hour'. The keys of the values depend on the
-            order of the columns.
+            ignored, or parts of a time such as 'ts.hour'. If the order of the columns changes, the
+            keys of the cross change.
         table, embedding_dim, admission, eviction, statistics, dropout: see `Column`.
 
     Raises:
@@ -371,7 +370,7 @@ class CrossColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class ListColumn(Column):
-    """Several categories per row.
+    """A list of categories in each row, such as tags.
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
@@ -399,9 +398,9 @@ class HistoryColumn(Column):
 
     A network gets the values of all lists and their offsets. Unlike with a `ListColumn`, the
     network does not get a mean of vectors. Several columns may describe the same events, such as
-    their items, categories and times. One of the columns with the same events is the history. The
-    other columns are the history's side columns (`side_of`), and have lists of the same lengths. A
-    missing list is empty.
+    their items, categories and times. Among the columns that describe the same events, one column
+    is the history. All other columns of the events are side columns of the history (`side_of`), and
+    have lists of the same lengths. A missing list is empty.
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
@@ -469,10 +468,10 @@ class KeptHistoryColumn(Column):
     first. The row itself becomes an event in the histories of later rows. A row's history contains
     no events with the time of the row. The schema needs a column of kind 'time'.
 
-    For a network, the history is a `HistoryColumn` with the values of the first column in `of`. The
-    other columns in `of` are the history's side columns. A history `recent` of `item` and `ts` has
-    the arrays 'recent.values', 'recent.ts.values' and 'recent.offsets'. An event's item has the
-    same key, and the same row in a table, as the item of the row.
+    For a network, the history is a `HistoryColumn` with the values of the first column in `of`. All
+    further columns in `of` are side columns of the history. A history `recent` of `item` and `ts`
+    has the arrays 'recent.values', 'recent.ts.values' and 'recent.offsets'. An item has the same
+    key and the same table row, whether it is in a history or in the row itself.
 
     Args:
         name: name of the history.
@@ -482,9 +481,9 @@ class KeptHistoryColumn(Column):
         by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
             A row without a user has no history, and is no event.
         length: greatest number of events of a history, at least 1. The events of a user take a row
-            of ``1 + 6 * length * (1 + n)`` floats, at most 8,192. Here, n is the number of columns
-            in `of` without the time. So if `of` names one column, `length` is at most 682. Default:
-            50.
+            of ``1 + 6 * length * (1 + n)`` floats, at most 8,192, where n is the number of columns
+            in `of`, not counting the time. If `of` names one column, `length` is at most 682.
+            Default: 50.
         only: name of a label with two values; only rows with label 1 are events. Default: None,
             which means that all rows are events.
         eviction: number of seconds of event time without an event, after which a user is evicted
@@ -523,7 +522,7 @@ class KeptHistoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class TextColumn(Column):
-    """Words. Each word has a row in a table.
+    """A text of several words, such as a title. Each word has a row in a table.
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
@@ -547,7 +546,7 @@ class TimeColumn(Column):
     Args:
         name: see `Column`.
         unit: for times that are numbers, 's', 'ms', 'us' or 'ns' since 1970. Default: 's'.
-        format: for times that are texts, the format in the notation of `strptime`, or 'iso' for ISO
+        format: format of times that are texts, in the notation of `strptime`, or 'iso' for ISO
             8601. Default: None, which means that times are numbers, timestamps, dates, or texts in
             ISO 8601.
         parts: parts of the time that are categories: 'minute', 'hour', 'weekday', 'day' and
@@ -586,15 +585,15 @@ class TimeColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class LabelColumn(Column):
-    """The value to predict. Several labels are several tasks.
+    """The value to predict. A schema with several labels has one task per label.
 
     Args:
         name: see `Column`.
-        positive: the value that counts as 1; every other value counts as 0. For bools, True or
-            False, also as a text such as 'true'. Default: None, which means that the label is 0 or
-            1, or False or True.
+        positive: the value that counts as 1; every other value counts as 0. For a column of bools,
+            `positive` is True or False, or a text such as 'true'. Default: None, which means that
+            the label is 0 or 1, or False or True.
         binary: whether the label has two values. False to predict a number. Default: True.
-        decimal: see `Column`; only if `binary` is False.
+        decimal: see `Column`; legal only if `binary` is False.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, or two arguments contradict each
@@ -654,7 +653,7 @@ class GroupColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class IgnoredColumn(Column):
-    """A column that is read only if a cross, or the option `by` of a `KeptHistoryColumn`, names it.
+    """A column that is only read for a cross, or for the option `by` of a `KeptHistoryColumn`.
 
     Args:
         name: see `Column`.

@@ -78,7 +78,7 @@ def is_propensity_name(name: str) -> bool:
 
 
 def is_row_number_name(name: str) -> bool:
-    """Return True for names that pandas and databases give to the number of a row.
+    """Return True for names that pandas and databases give to a column of row numbers.
 
     Example:
         >>> is_row_number_name("Unnamed: 0"), is_row_number_name("user_id")

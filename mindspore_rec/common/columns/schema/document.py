@@ -81,8 +81,8 @@ def unknown_key(where: str, key: Any, known: Sequence[str], case: str = "") -> V
 
     Args:
         where: path of the mapping that has the key.
-        key: the key.
-        known: the known keys.
+        key: the unknown key.
+        known: all legal keys.
         case: end of the error's sentence, such as " for kind 'label'", which names the kind that
             has the known keys. Default: none.
     """

@@ -45,7 +45,8 @@ class Fault:
         """Return the part of an error message that names the value and says what is legal.
 
         Args:
-            row: number of the first row in the data. Default: the row's index in the batch.
+            row: number of the first row with a fault, counted over all data. Default: the row's
+                index in the batch.
         """
         number = int(self.rows[0]) if row is None else row
         return (
@@ -189,7 +190,7 @@ def _history(column: Column, values: pa.Array) -> Iterator[Check]:
 
 
 def _events(column: Column, flat: pa.Array) -> Iterator[Check]:
-    """Yield bools, True for legal values of the lists, and a text that says what is legal."""
+    """Yield pairs: bools, which are True for legal values, and a text that says what is legal."""
     if column.values not in NUMBERS:
         yield from _category(column, flat)
     elif column.values == "int64":

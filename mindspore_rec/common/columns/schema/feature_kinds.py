@@ -55,7 +55,7 @@ def feature_of(profile: Profile, total_rows: int) -> Choice:
     """Return the column of a feature, and say why the column has its kind.
 
     Args:
-        profile: profile of the column in a sample.
+        profile: the `Profile` of the column in a sample.
         total_rows: number of rows of the data.
 
     Example:
@@ -152,7 +152,7 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
 
 
 def whole_values(profile: Profile) -> str:
-    """Return the type of whole numbers that are categories: 'text' if some are texts like '?'."""
+    """Return the type for whole numbers as categories: 'text' if some exceed int64 or are '?'."""
     has_marks = profile.form is not None and profile.form.has_marks
     return "text" if has_marks or profile.is_beyond_int64 else "whole"
 
@@ -176,10 +176,10 @@ def _never_recurs(profile: Profile, total_rows: int) -> bool:
 def never_recurs_later(profile: Profile, times: np.ndarray) -> bool:
     """Return True if values recur, but hardly any value of the last rows occurred before.
 
-    The numbers of invoices and sessions, for example, recur only in neighbouring rows.
+    Invoice numbers and session ids, for example, recur only in neighbouring rows.
 
     Args:
-        profile: profile of the column.
+        profile: the column's `Profile`.
         times: time of each row, in any unit, float64 ``[rows]``.
 
     Example:
@@ -246,7 +246,7 @@ def _text(profile: Profile, total_rows: int) -> Choice:
 
 
 def _values_of(texts: pa.Array) -> str | None:
-    """Return 'text' if some of the texts could be numbers in another file."""
+    """Return 'text' if some texts are digits, which could be numbers in another file; else None."""
     digits = pc.any(pc.match_substring_regex(texts, r"^\s*[+-]?[0-9]+(\.0*)?\s*$")).as_py()
     return "text" if digits else None
 

@@ -43,7 +43,7 @@ class InferredColumn:
     """One column of a proposed schema, and why the column has its kind.
 
     Args:
-        column: the column.
+        column: the proposed `Column`.
         why: a sentence for the reader of the proposal.
         distinct: number of different values in the sample.
         missing_share: share of rows of the sample without a value.
@@ -81,7 +81,7 @@ class Inferred:
         Args:
             name: name of the column.
             why: a sentence that is added to the explanation of the column's kind.
-            options: options of the column's kind.
+            options: new values for options of the column, such as `admission`.
 
         Example:
             >>> rows = pa.table({"user": ["ann", "bob", "ann"], "clicked": [0, 1, 1]})
@@ -133,8 +133,8 @@ def infer_columns(
         table: the sample, at least two rows, drawn from all rows of the data.
         label: name of the label, or of several labels. A `Column` of kind 'label' says more:
             which value counts as 1 (`positive`), or that the label is a number (`binary=False`).
-        time: name of the column with the time of the event. Default: a column of timestamps, of
-            texts of times, or of numbers that are times by their name and size, if there is one.
+        time: name of the column with the time of the event. Default: a column, if there is one, of
+            timestamps, of texts that are times, or of numbers whose name and size suggest times.
         group: name of the column of groups, such as users, for the metric `gauc`. Default: none.
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read.

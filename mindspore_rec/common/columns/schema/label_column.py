@@ -29,7 +29,7 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
     """Return the label's column, the values to learn, and a sentence that explains the choice.
 
     Args:
-        label: profile of the label.
+        label: the `Profile` of the label.
         asked: a column of kind 'label' in which the user has set `positive` or `binary`. Default:
             None, which means that `positive` and `binary` are inferred. If a label has two values,
             the value that counts as 1 is a word such as 'yes', else the greater number or the rarer

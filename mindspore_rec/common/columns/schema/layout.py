@@ -46,16 +46,16 @@ _Key = tuple[Column, str, Feature]  # with the name of the field
 
 @dataclass(frozen=True)
 class Field:
-    """Keys of one embedding vector in the array `ids`.
+    """A field: the keys in the array `ids` from which a network makes one embedding vector per row.
 
     Args:
         name: name of the field: the column's name, followed by '.bucket' or a part of the time.
         column: name of the column.
         start: index of the field's first key in a row of `ids`.
-        length: number of keys. With more than 1 key, or if `is_bag`, a network takes the mean of
-            the keys' rows, without the rows of `PADDING_KEY`.
+        length: number of keys per row. With more than 1 key, or if `is_bag`, a network takes the
+            mean of the keys' rows, without the rows of `PADDING_KEY`.
         is_bag: True for the keys of a list or text.
-        dropout: probability that a training step reads `PADDING_KEY` in place of the key.
+        dropout: probability that a training step reads `PADDING_KEY` in place of a key.
     """
 
     name: str
@@ -73,16 +73,16 @@ class Field:
 
 @dataclass(frozen=True)
 class TableGroup:
-    """Fields and histories whose rows are in one table.
+    """The fields and histories that share one table.
 
     Args:
-        name: name of the table; None for a table whose columns name no table.
+        name: name of the table; None if the columns do not set `table`.
         embedding_dim: number of floats of a row.
         admission: number of occurrences at which a key gets a row; None for the first occurrence.
-        eviction: number of seconds of event time without a key, after which the key's row is
-            evicted; None if no row is evicted.
+        eviction: number of seconds of event time, after which a key's row is evicted if the key was
+            not seen again; None if no row is evicted.
         fields: indexes of the fields whose keys have rows in the table.
-        histories: names of the columns of histories.
+        histories: names of the history columns whose keys have rows in the table.
     """
 
     name: str | None
@@ -106,7 +106,7 @@ def numbers_of(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def histories_of(columns: Sequence[Column]) -> tuple[tuple[Column, ...], ...]:
-    """Return the columns of each history, first the history's own column, then its side columns.
+    """Return a tuple of columns for each history: the history's own column, then its side columns.
 
     Raises:
         ValueError: the history of a side column is missing, or is a side column itself.
@@ -128,9 +128,9 @@ def histories_of(columns: Sequence[Column]) -> tuple[tuple[Column, ...], ...]:
 class Layout:
     """Fields of the array `ids`, their transforms, and their tables.
 
-    Fields that use the same table are adjacent, first the fields with one key and then the bags. So
-    a network looks up the single keys of a table at once. In all other respects, fields have the
-    order of their columns.
+    Fields that use the same table are adjacent, first the fields with one key and then the bags.
+    This order lets a network look up all single keys of a table in one call. Apart from that,
+    fields are in the order of their columns.
 
     Columns that name no table share a table if they have the same settings. In a shared table,
     different columns have separate rows, because keys are salted with the columns' names.
@@ -140,12 +140,12 @@ class Layout:
         embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`.
 
     Attributes:
-        fields: the fields, in order.
-        transforms: transform of each field.
-        tables: the tables, in the order of their first columns.
+        fields: the fields, in the order of their keys in `ids`.
+        transforms: the transform that computes each field's keys.
+        tables: the tables; a table whose first column is earlier comes first.
 
     Raises:
-        ValueError: columns name the same table and have different settings.
+        ValueError: columns of the same table have different settings of the table.
     """
 
     def __init__(self, columns: Sequence[Column], embedding_dim: int) -> None:
@@ -234,10 +234,10 @@ def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
 
 
 def crossed_by(column: Column, columns: Sequence[Column]) -> list[tuple[Column, str | None]]:
-    """Return the columns that a cross reads, each with a part of the time or None.
+    """Return a pair (column, part of the time or None) for each column that a cross reads.
 
     Args:
-        column: any column. The result is empty if the column is not a cross.
+        column: any column. For a column that is not a cross, the result is empty.
         columns: all columns.
 
     Raises:
@@ -349,10 +349,11 @@ def _with_statistics(by: str, columns: Sequence[Column]) -> list[Column]:
 
 
 def _statistics(by: str, columns: Sequence[Column]) -> TargetStatistics:
-    """Return the label statistics of all columns that have `statistics` of one kind.
+    """Return the transform for all columns whose option `statistics` is `by`.
 
     Raises:
-        ValueError: there is no label, no column of times, or no further column for folds.
+        ValueError: there is no label; `by` is 'past' and there is no column of times; or `by` is
+            'folds' and no other column can choose a row's fold.
     """
     of = _with_statistics(by, columns)
     labels = [_label(each) for each in columns if each.kind == "label"]

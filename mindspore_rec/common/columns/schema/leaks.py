@@ -13,7 +13,8 @@ LEAK_AUC = 0.999
 """If a column's values alone have an AUC above this value, the column decides the label."""
 
 LEAST_OF_EACH = 10
-"""Least number of rows of each label; fewer rows are often divided by chance."""
+"""Minimum number of rows per label; with fewer, a column often divides labels by chance.
+"""
 
 _ROWS_OF_A_BIN = 16
 _MOST_BINS = 2000
@@ -21,21 +22,21 @@ _LEAST_HALF = LEAST_OF_EACH // 2
 
 
 def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
-    """Return the end of a sentence that says how a column decides the label; None if not.
+    """Return how a column decides the label, as the end of a sentence; None if it does not.
 
     The label's mean for each value is computed in each half of the rows, and the rows of the other
     half are ordered by these means. A value that occurs only in one half has the mean label of all
-    rows. So a column of unique ids is not a leak, although each id occurs with only one label. If
+    rows, so a column of unique ids is not a leak, although each id occurs with only one label. If
     at least half of the rows have a value that occurs in both halves, such as an invoice's number,
     a second AUC is computed from these rows alone, and the greater AUC is used. For a column of
-    numbers, the order of the numbers and intervals of numbers are tested too. A missing value
-    counts as a value.
+    numbers, rows are also ordered by the numbers themselves and by intervals of numbers. A missing
+    value counts as a value.
 
     Args:
         column: profile of the column.
-        label: the label, float64 ``[rows]``. A label with more than two values is divided into
-            values above its median and other values.
-        seed: seed of the halves. Default: 0.
+        label: the label of each row, float64 ``[rows]``. A label with more than two values is
+            divided into values above its median and other values.
+        seed: seed of the random division of the rows into halves. Default: 0.
 
     Example:
         >>> import pyarrow as pa
@@ -101,7 +102,7 @@ def _bins(column: Profile) -> np.ndarray:
     numbers = column.row_numbers()
     there = ~column.missing & ~np.isnan(numbers)
     bins = min(_MOST_BINS, int(there.sum()) // _ROWS_OF_A_BIN)
-    # Edges are not interpolated: between infinite numbers, an interpolated edge is NaN.
+    # method="lower": an edge interpolated between infinite numbers would be NaN.
     edges = np.quantile(numbers[there], np.linspace(0, 1, bins + 1)[1:-1], method="lower")
     return np.where(there, np.searchsorted(np.unique(edges), numbers, side="right") + 1, 0)
 
@@ -136,7 +137,7 @@ def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) ->
 
 
 def _auc(scores: np.ndarray, ones: np.ndarray, zeros: np.ndarray) -> float:
-    """Return the AUC of scores, given the numbers of rows with label 1 and 0; ties count half."""
+    """Return the AUC of scores; `ones` and `zeros` count each score's rows with label 1 and 0."""
     if not ones.any() or not zeros.any():
         return 0.5
     order = np.argsort(scores)

@@ -33,7 +33,7 @@ class Profile:
         values: the different values that are not missing, in the order of their first occurrence.
         counts: number of occurrences of each value, int64 ``[len(values)]``.
         numbers: the values as float64, for numbers and for times (seconds since 1970), else None.
-        form: for texts, how the texts are written.
+        form: for texts, their `TextForm`; else None.
         lengths: for lists, number of values of each row, int64 ``[rows]``; -1 for a missing list.
 
     Example:
@@ -54,7 +54,7 @@ class Profile:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of rows in the sample."""
         return len(self.codes if self.lengths is None else self.lengths)
 
     @property
@@ -86,7 +86,7 @@ class Profile:
             return not self.is_beyond_int64
         if self.form is not None:
             return self.form.is_whole and bool((np.abs(self.numbers) < _GREATEST_DIGITS).all())
-        # Up to `most`, each whole float is exactly one integer.
+        # Above `most`, several integers are rounded to the same float.
         most = 2.0 ** (np.finfo(self.type.to_pandas_dtype()).nmant + 1)
         legal = (np.abs(self.numbers) <= most) & (np.trunc(self.numbers) == self.numbers)
         return bool(legal.all())
@@ -99,7 +99,7 @@ class Profile:
         return bool(len(self.numbers) and self.numbers.max() >= _GREATEST_INTEGER)
 
     def row_numbers(self) -> np.ndarray:
-        """Return the number of each row, NaN if missing, float64 ``[rows]``."""
+        """Return the column's number in each row, float64 ``[rows]``; NaN if missing."""
         assert self.numbers is not None
         return np.append(self.numbers, np.nan)[self.codes]
 
@@ -213,7 +213,7 @@ def _replaced(made: Profile, **changes: Any) -> Profile:
 
 
 def _plain(column: Any) -> pa.Array:
-    """Return a column as one array without dictionaries, runs, views and extension types."""
+    """Return a column as one array; dictionary, run-end, view and extension types are decoded."""
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks:
             column = column.combine_chunks() if column.num_chunks > 1 else column.chunk(0)

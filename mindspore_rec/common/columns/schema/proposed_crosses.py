@@ -29,15 +29,15 @@ _RIDGE, _ROUNDS = 1.0, 15
 
 
 def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
-    """Return a proposed schema, extended by pairs of columns with useful statistics.
+    """Add crosses to a proposed schema: pairs of columns whose statistics are useful.
 
     The candidates are the pairs of columns that both have statistics of labels; at most the six
-    columns with the most different values are paired. For each pair, two linear models learn the
-    labels of a part of the rows from the statistics: one model without the pair, and one model with
-    the pair. The pair is proposed if the model with the pair explains at least one percentage point
-    more of the labels of the other rows. If the schema has a column of times, the other rows are
-    the later rows. At most two pairs are proposed. If there are fewer than 1,000 rows, no pair is
-    proposed.
+    columns with the most different values are paired. For each pair, two linear models learn to
+    predict the labels from the statistics: one model without the pair, and one model with the pair.
+    The models learn from a part of the rows. The pair is proposed if the model with the pair
+    explains at least one percentage point more of the labels of the other rows. If the schema has a
+    column of times, the models learn from the earlier rows and are tested on the later rows. At
+    most two pairs are proposed. If there are fewer than 1,000 rows, no pair is proposed.
 
     Args:
         inferred: the proposal.
@@ -81,7 +81,7 @@ def _entry(cross: _Candidate, before: float, after: float) -> InferredColumn:
 
 
 def _candidates(inferred: Inferred, table: pa.Table) -> list[_Candidate]:
-    """Return the pairs of columns with statistics whose pairs of values recur.
+    """Return crosses of two columns with statistics, if pairs of the columns' values recur.
 
     A pair adds no information if one of its columns determines the other.
     """
@@ -115,7 +115,7 @@ class _Statistics:
 
     Args:
         inferred: the proposal.
-        candidates: further columns with statistics.
+        candidates: crosses that may be added to the proposal.
         table: the rows.
     """
 
@@ -143,11 +143,11 @@ class _Statistics:
         self._crosses = {each.name for each in crosses}
 
     def explained(self, crosses: Sequence[_Candidate]) -> float:
-        """Return the explained share of entropy or variance, as the mean over labels.
+        """Return the explained share of a label's entropy or variance; the mean over labels.
 
         Args:
-            crosses: candidates whose statistics the model reads in addition to the proposal's
-                statistics.
+            crosses: the model reads the statistics of these candidates, and of all columns of the
+                proposal.
         """
         read = {each.column.name for each in crosses}
         chosen = [
@@ -163,7 +163,10 @@ class _Statistics:
 
 
 def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
-    """Fit the first rows; return the explained share of the last rows' entropy or variance."""
+    """Fit a model to the first rows; return the explained share of the last rows' entropy.
+
+    If the label is a number, the variance takes the place of the entropy.
+    """
     first = int(_FIRST * len(label))
     usual = float(label[:first].mean())
     if not is_binary:
@@ -180,7 +183,7 @@ def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
 
 
 def _fitted_odds(inputs: np.ndarray, label: np.ndarray, start: float) -> np.ndarray:
-    """Return the weights of a logistic regression whose log odds begin at `start`."""
+    """Return the weights of a logistic regression with the intercept `start`."""
 
     def loss(weights: np.ndarray) -> float:
         entropy = len(label) * _entropy(label, _probability(start + inputs @ weights))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of labels and parts of times in a proposed schema."""
+"""Choose label statistics and parts of times for a proposed schema."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def with_statistics(
 
 
 def _have_folds(column: Profile, others: list[Profile]) -> bool:
-    """Return True if the rows of most values would be in several folds.
+    """Return True if most values would have rows in several folds.
 
     A row's fold depends on the values of all columns. If a value determines the values of all other
     columns, all rows with the value are in one fold, and the other folds have no statistics of the

@@ -58,7 +58,8 @@ class Schema:
       offsets.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that the library collects
       from rows (a `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user,
-      and the values. During training, the arrays of a history replace this array.
+      and the values. During training, the arrays ``recent.values`` and ``recent.offsets`` replace
+      ``recent.events``.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
 
@@ -76,8 +77,9 @@ class Schema:
         columns: the columns.
         embedding_dim: number of floats of a row.
         fields: the fields of ``ids``, one per embedding vector.
-        numbers: names of the numbers in ``numbers``: names of columns, and for a column with
-            `statistics` 'user.mean' (with several labels 'user.mean.clicked') and 'user.count'.
+        numbers: names of the ``N`` numbers in the array ``numbers``: a scaled number has its
+            column's name. The statistics of a column 'user' are 'user.mean' (with several labels
+            'user.mean.clicked') and 'user.count'.
         tables: the tables of the fields.
         pipeline: the `FeaturePipeline` that makes the arrays.
 
@@ -125,7 +127,7 @@ class Schema:
 
     @property
     def undecided(self) -> list[Column]:
-        """Columns of categories without `values`; `fit` sets their type, text or whole."""
+        """Columns with categories whose `values` is None; `fit` sets it to 'text' or 'whole'."""
         kinds = ("category", "list", "group", "history")
         return [each for each in self.columns if each.kind in kinds and each.values is None]
 
@@ -183,7 +185,7 @@ class Schema:
 
         Raises:
             TypeError: `specs` or `columns` are of another type.
-            ValueError: no column has the keys of a feature; or an error of `Schema`.
+            ValueError: no kind of column computes the keys of a feature; or see `Schema`.
 
         Example:
             >>> from mindspore_rec import FeatureSpec
@@ -241,7 +243,7 @@ class Schema:
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the columns in the data from which the network's inputs are made."""
+        """Names of the raw columns from which the network's inputs are made."""
         read = {each.name for each in self.features}
         return [each.name for each in self._in_data if each.name in read | self._crossed]
 
@@ -278,14 +280,14 @@ class Schema:
 
     @property
     def histories(self) -> tuple[tuple[Column, ...], ...]:
-        """The columns of each history, first the history's own column, then its side columns."""
+        """For each history, a tuple of the history's own column and its side columns."""
         return histories_of(self._expanded)
 
     @property
     def asked_columns(self) -> list[str]:
-        """Columns that rows to predict may contain, for histories that the library collects.
+        """Columns that rows to predict may contain so that each row gets its history.
 
-        The columns are the user and the time, by which a history is looked up, and the history
+        The columns are the user and the time, which select a stored history, and the history
         itself.
         """
         kept = [each.name for of in self.histories for each in of if each.kept is not None]
@@ -297,7 +299,7 @@ class Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
         Each category, list, group or history without `values` gets the type of its values in the
-        rows, 'text' or 'whole'. So after `fit`, '7' and 7 are the same category in all data.
+        rows, 'text' or 'whole'. After `fit`, '7' and 7 are therefore the same category in all data.
 
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
@@ -330,7 +332,7 @@ class Schema:
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
-            weight: name of a further column with weights of rows. Default: None.
+            weight: name of a second weight column. Default: None.
 
         Returns:
             This object.
@@ -356,9 +358,9 @@ class Schema:
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> Schema:
         """Merge the statistics of labels that other schemas learned from parts of the rows.
 
-        The statistics are the same as if this schema had read all parts, so another engine can
-        count the parts. For each part of the rows, a schema loads the state of this schema, calls
-        `fit_statistics` with the part's batches, and returns `state_dict`.
+        The merged statistics equal the statistics that this schema would learn from all parts. To
+        learn from the parts in another program: for each part of the rows, a schema loads the state
+        of this schema, calls `fit_statistics` with the part's batches, and returns `state_dict`.
 
         Args:
             states: states of schemas with the same columns and time intervals.
@@ -367,8 +369,8 @@ class Schema:
             This object.
 
         Raises:
-            TypeError, ValueError, KeyError: a state belongs to other columns, or to other time
-                intervals. This schema is unchanged.
+            TypeError, ValueError, KeyError: a state is the state of a schema with other columns or
+                other time intervals. After an error, this schema is unchanged.
         """
         self.check_fitted()
         self.pipeline.merge_statistics(states)
@@ -381,15 +383,16 @@ class Schema:
 
         Pass this method to `mapInArrow` of Spark, or to `map_batches` of Ray Data. The array `ids`
         and the arrays of events are columns of lists of int64; numbers, weight and label are
-        columns of lists of float32. The values of each column of a history become a separate column
-        of lists, without offsets. `received` reads the columns, even from Parquet. If `training` is
+        columns of lists of float32. Each column of a history becomes a column of lists, without
+        offsets. A `received` schema reads these columns, also from Parquet files. If `training` is
         True and the schema has a time, the first column is the time in seconds.
 
         Args:
             batches: record batches of raw columns.
-            training: whether a network trains on the rows. If True, the statistics of a row exclude
-                its own labels. If False, the record batches contain only the network's inputs, and
-                the rows may lack labels, weight and time. Default: True.
+            training: whether a network trains on the rows. If `training` is True, the statistics of
+                a row exclude the row's own labels. If `training` is False, the record batches
+                contain only the network's inputs, and the rows may lack labels, weight and time.
+                Default: True.
 
         Raises:
             ValueError: the scales have learned nothing, or a column is missing or has values of the
@@ -420,7 +423,7 @@ class Schema:
         return any(each.statistics for each in self.columns)
 
     def _decided(self, batch: pa.RecordBatch) -> tuple[Column, ...]:
-        """Return the columns with the type of their values in a batch."""
+        """Return the columns; undecided `values` are set to the type in the batch."""
         decided = {
             column.name: values
             for column in self.undecided
@@ -461,7 +464,8 @@ class Schema:
     def with_times(self) -> Schema:
         """Return a copy whose first array is the times of the rows, for a `FeatureWorker`.
 
-        The copy shares the scales of this schema. The trainer reads the arrays with `received`.
+        The copy shares the scales of this schema. A trainer reads the arrays by a `received`
+        schema.
 
         Raises:
             ValueError: the schema has no column of times.
@@ -479,7 +483,7 @@ class Schema:
         return made
 
     def arrays_of(self, rows: Any, with_label: bool = True) -> dict[str, np.ndarray]:
-        """Return the arrays of rows.
+        """Convert rows to the arrays that a network takes.
 
         Args:
             rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
@@ -487,8 +491,9 @@ class Schema:
 
         Returns:
             The arrays by name. For a history that the library collects from rows, the arrays
-            contain the events of the rows. With ``with_label=False``, the history consists of the
-            lists that the rows contain; if the rows contain no lists, the history is empty.
+            contain one event per row, not the history. With ``with_label=False``, the history
+            consists of the lists that the rows contain; if the rows contain no lists, the history
+            is empty.
 
         Raises:
             TypeError, ValueError: a column is missing or has values of the wrong type.
@@ -587,8 +592,8 @@ class Schema:
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: the state belongs to other columns. After an error, the
-                schema is unchanged.
+            TypeError, ValueError, KeyError: the state is the state of a schema with other columns.
+                After an error, the schema is unchanged.
         """
         self.pipeline.load_state_dict(state)
         self.is_fitted = True
@@ -615,7 +620,9 @@ def _first_rows(batches: Iterable[Any], most: int) -> Iterator[pa.RecordBatch]:
 
 
 def _lists(array: np.ndarray | pa.Array) -> pa.Array:
-    """Return an array ``[B, N]`` as lists, an array ``[B]`` as values, an Arrow array unchanged."""
+    """Convert an array to Arrow: ``[B, N]`` to lists, ``[B]`` to values. Arrow arrays are
+    unchanged.
+    """
     if isinstance(array, pa.Array):
         return array
     if array.ndim == 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of a Schema with the keys of FeatureSpec objects."""
+"""Make columns of a Schema that compute the same keys as FeatureSpec objects."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ __all__ = ["columns_of_specs"]
 
 
 def columns_of_specs(specs: Any) -> list[Column]:
-    """Return columns whose values have the same keys as features.
+    """Return schema columns that compute the same keys as FeatureSpec objects.
 
     Args:
         specs: the features, in any form that `check_specs` accepts.
 
     Raises:
         TypeError: `specs` are of another type.
-        ValueError: no column has the keys of a feature, or `check_specs` rejects the features.
+        ValueError: no kind of column computes the keys of a feature, or `check_specs` rejects the
+            features.
 
     Example:
         >>> columns_of_specs([FeatureSpec("item", table_name="items", access_threshold=3)])

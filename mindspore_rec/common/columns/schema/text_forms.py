@@ -64,14 +64,15 @@ class TextForm:
 
     Args:
         family: 'number', 'time' or 'text'.
-        is_missing: which of the different texts mean a missing value, bool ``[texts]``.
+        is_missing: bool ``[texts]``, True for each of the different texts that means a missing
+            value.
         numbers: for numbers and times, the texts as float64, else None.
         decimal: for numbers, '.' or ',', the decimal point.
         is_doubtful: for times, True if day and month can change places.
         has_marks: for numbers, True if some texts, such as '?', mean a missing value.
         is_whole: for numbers, True if all numbers are whole and have at most 18 digits.
-        has_leading_zeros: True if texts such as '007' have leading zeros, and so are names, not
-            numbers.
+        has_leading_zeros: True if some texts have leading zeros, as in '007': the texts are then
+            names, not numbers.
         format: for times, a format of `strptime`, or 'iso'.
     """
 
@@ -87,7 +88,7 @@ class TextForm:
 
 
 def form_of_texts(texts: pa.Array) -> TextForm:
-    """Return how texts are written.
+    """Find the form of texts: numbers, times in some format, or other texts.
 
     Args:
         texts: different texts of one column, none of them missing.
@@ -199,7 +200,7 @@ def _recent(seconds: pa.Array) -> bool:
 
 
 def reads_times(texts: pa.Array, format: str) -> bool:
-    """Return True if a format reads all texts."""
+    """Return True if all texts are times in the format `format`."""
     return bool(seconds_of("", texts, format=format).null_count == 0)
 
 
@@ -210,13 +211,13 @@ def _span(texts: pa.Array, format: str) -> int:
 
 @dataclass(frozen=True)
 class ListForm:
-    """Lists that are written as texts.
+    """How a column writes lists as texts.
 
     Args:
         separator: text between the values.
         distinct: number of different values.
         longest: number of values of the longest list.
-        usual: 99th percentile of the number of values of the different lists.
+        usual: 99th percentile of the lengths of the distinct lists.
     """
 
     separator: str
