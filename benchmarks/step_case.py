@@ -53,7 +53,7 @@ class StepCase:
             precision: type of the network's products.
             whole: run of the network's whole step.
             tables: the tables that the whole step trains.
-            parts: the runs of `step_parts.dense_runs`.
+            parts: functions that run parts of the step, from `step_parts.dense_runs`.
         """
         self._runs[precision, "ours"] = whole
         self._inside[precision] = TableTimes(tables)

@@ -118,7 +118,7 @@ def dense_runs(
     make_optimizer: Callable[[Sequence[Parameter]], nn.Cell],
     batch: Sequence[Tensor],
 ) -> dict[str, Callable[[int], Any]]:
-    """Return the runs 'forward', 'gradients' and 'dense' of a network.
+    """Return functions that run parts of a network's step: 'forward', 'gradients' and 'dense'.
 
     Args:
         make: function that returns the network with the loss. The network's lookups are

@@ -39,9 +39,10 @@ class Benchmark:
             `{movielens}` for the directory of MovieLens' files.
         tiny: arguments with which the script takes a few seconds, only to show that it runs.
         needs: names of `NEEDS`.
-        path: path of the script from the repository's root. Default: a script in `benchmarks` with
-            the benchmark's name.
-        codes: exit codes of a run that measured everything. Default: 0.
+        path: path of the script from the repository's root. Default: `benchmarks/NAME.py` for the
+            benchmark NAME.
+        codes: exit codes with which the script may end after it has measured everything. Default:
+            0.
     """
 
     measures: str

@@ -27,7 +27,7 @@ _CHUNK = 500_000
 
 
 def layers_of_shape(shape: str) -> list[tuple[int, int]]:
-    """Return (inputs, outputs) of each layer of a shape's perceptron."""
+    """Return each perceptron layer's number of inputs and outputs, for a name in `SHAPES`."""
     fields, columns, hidden = SHAPES[shape]
     return list(itertools.pairwise([fields * DIM + columns, *hidden, 1]))
 
@@ -87,7 +87,7 @@ class VanillaWideDeep(nn.Cell):
 
 
 def hash_lookups(rows: int, name: str) -> tuple[Any, Any]:
-    """Return the lookups of the deep and the wide part, in hash tables that have all rows.
+    """Return the lookups of the deep part and of the wide part; all ids have rows in the tables.
 
     Args:
         rows: number of ids per table; the ids' keys are `bench_common.spread_keys` of the ids.

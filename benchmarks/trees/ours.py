@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `mindspore-rec` on a task: `init`, `train` and `predict`, as users run them."""
+"""Run the commands `mindspore-rec init`, `train` and `predict` on a task, as a user does."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Run:
     Attributes:
         scores: probabilities of the validation and test rows.
         seconds: wall times of `init`, of `tune` and of the whole `train`. The other times are parts
-            of the time of `train`: imports, compiling, the steps of the first training (`steps`),
-            and the refit's steps.
+            of the time of `train`: the times of the imports, of compiling, of the first training's
+            steps (`steps`), and of the refit's steps.
         training: results of the training, from a file that `train` wrote.
         tuned: results of the trials, from a file that `tune` wrote, or None.
     """
@@ -50,7 +50,7 @@ def run_command(
     """Train by the command.
 
     Args:
-        parts: rows of the task.
+        parts: the training, validation and test rows of the task.
         seed: seed of the training.
         folder: empty directory for the files of the run.
         changes: settings of the YAML file that replace the settings from `init`, such as

@@ -46,7 +46,7 @@ class Trainer:
         self.steps = 0
 
     def about(self) -> dict[str, Any]:
-        """Return a description of this process."""
+        """Return the rank, the host and other facts about this process."""
         return {
             "rank": self.group.rank,
             "size": self.group.size,

@@ -139,7 +139,7 @@ def digest_files(directory: Path, data: str = "", rows: int = 0) -> tuple[DataFi
     """Read all files of ``directory``, and return the size and digest of each file by name.
 
     Args:
-        directory: directory of the files.
+        directory: directory with the data file.
         data: name of the data file in the directory.
         rows: number of rows in the data file.
     """

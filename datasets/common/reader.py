@@ -196,7 +196,7 @@ class BatchStream:
         """Return the batches of one of several workers: every `workers`-th block of the files.
 
         A worker's batch has `batch_size / workers` rows, so that all workers together train on as
-        many rows per step as a single worker. `RecModel` calls this method on each worker.
+        many rows per step as a single worker. `RecModel` calls `split_by_worker` on each worker.
 
         Args:
             worker: Index of the worker, from 0.
@@ -227,8 +227,8 @@ def as_dataset(
     """Return a ``mindspore.dataset.GeneratorDataset`` whose elements are complete batches.
 
     Args:
-        path: The same as in `batches`.
-        batch_size: The same as in `batches`.
+        path: Directory of a packed data set, as in `batches`.
+        batch_size: Rows per batch, as in `batches`.
         **options: The other arguments of `batches`. With ``repeat=None``, the data set has no size;
             use a training loop that does not need the size.
 
@@ -333,7 +333,7 @@ def _of_arrays(arrays: Batch) -> _Source:
 
 
 class _BlockRows(FileRows):
-    """Rows that a function returns; the function is called for blocks in the order of reading."""
+    """Rows in blocks, each returned by a function; blocks are requested in the order of reading."""
 
     sequential = True
 

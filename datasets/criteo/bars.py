@@ -171,10 +171,11 @@ def convert(
     Args:
         path: The CSV file.
         output: Directory to make; it appears when it is complete.
-        version: The same as in `blocks`.
+        version: ``x1`` or ``x4``, as in `blocks`.
         format: ``mindrecord`` (default) or ``parquet``.
         batch_size: Rows per block (default 4096).
-        counts_as_categories: The same as in `blocks`.
+        counts_as_categories: Add keys for the binned counts of ``x4``, as in `blocks` (default
+            False).
         overwrite: Replace ``output`` if it exists (default False).
         workers, part_bytes, restart: The same as in `datasets.criteo.convert.convert`.
 

@@ -54,7 +54,8 @@ def convert(
         format: ``mindrecord`` (default) or ``parquet``.
         batch_size: Rows per block (default 4096); the last block of a part may have fewer rows.
         strict: Refuse a bad row instead of skipping it (default False).
-        counts_as_categories: The same as in `CriteoReader`.
+        counts_as_categories: Add keys for the 13 binned counts, as in `CriteoReader` (default
+            False).
         overwrite: Replace ``output`` if it exists (default False).
         workers: Number of processes; each process needs a few hundred MB of memory. Default: one
             process per core that this process may use. The result is identical byte for byte for

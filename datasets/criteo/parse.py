@@ -129,7 +129,7 @@ def _all_finite(column: pa.ChunkedArray) -> bool:
 
 
 def _bad_lines(text: bytes) -> np.ndarray:
-    """Find the errors that need no parsing of numbers; return them in the form of `Columns.bad`."""
+    """Find errors without parsing numbers; return one code per line, as in `Columns.bad`."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == _FEED)
     starts = np.concatenate(([0], ends[:-1] + 1))

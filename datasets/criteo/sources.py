@@ -82,8 +82,8 @@ def sources_of(
     Args:
         files: the files, in order.
         part_bytes: bytes of text per part, at least 1.
-        strict: the same as in `CriteoReader`.
-        counts_as_categories: the same as in `CriteoReader`.
+        strict: True raises an error at the first bad row; False only counts bad rows.
+        counts_as_categories: add keys for the 13 binned counts, as in `CriteoReader`.
     """
     if part_bytes < 1:
         raise ValueError(f"part_bytes must be at least 1, got {part_bytes}")
@@ -114,7 +114,7 @@ def summary_of(files: Sequence[Path], sources: Sequence[_File]) -> Summary:
     """Return the function that makes a manifest's ``source`` from the parts' reports.
 
     Args:
-        files: the same as in `sources_of`.
+        files: the input files, in order.
         sources: result of `sources_of`.
     """
     numbers = {path: k for k, path in enumerate(files)}

@@ -129,7 +129,7 @@ def read_ratings(data_dir: str | os.PathLike[str]) -> pd.DataFrame:
     """Return every rating with its movie's title and genres, in order of time.
 
     Args:
-        data_dir: the same as in `load`.
+        data_dir: directory with MovieLens' files, as in `load`.
 
     Returns:
         Columns userId, movieId, rating, timestamp, title, genres.

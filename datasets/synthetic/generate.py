@@ -36,7 +36,7 @@ def generate(
     Yields:
         ``ids`` int64 [B, F] (`mindspore_rec.category_keys` of the values' texts), ``dense`` float32
         [B, N] (scaled by `datasets.criteo.schema.scale_counts`), ``label`` float32 [B, 1],
-        ``bayes`` float32 [B, 1], the true probability.
+        ``bayes`` float32 [B, 1] (the true click probability).
 
     Raises:
         ValueError: an argument is out of range.

@@ -34,7 +34,7 @@ LONGEST = 20
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """Rows, and for each row the probability of label 1 that was used to draw its label.
+    """Rows, and the probability of label 1 with which each row's label was drawn.
 
     Attributes:
         rows: columns `user`, `item`, `number`, `seen`, `seen_at` and `label`. The times `seen_at`
