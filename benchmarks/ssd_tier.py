@@ -89,7 +89,7 @@ def ask_fio(directory: Path, seconds: int, size: int) -> Disk | None:
     """Measure a disk, or return None if fio is missing.
 
     Args:
-        directory: directory on the disk.
+        directory: directory on the disk to measure.
         seconds: duration.
         size: bytes of the file to read.
     """

@@ -142,7 +142,7 @@ def dense_runs(
 def table_run(
     lookups: Sequence[nn.Cell], optimizer: nn.Cell, ids: Sequence[Tensor]
 ) -> Callable[[int], Any]:
-    """Return the run 'tables': each call runs a step of the tables alone on the next batch."""
+    """Return a function that runs a step of the tables alone on the next batch at each call."""
     together = Lookups(lookups).set_train()
     rng = np.random.default_rng(0)
     gradients = tuple(

@@ -15,7 +15,7 @@ from step_parts import PARTS, by_bare, parts_of
 import mindspore_rec as mr
 
 STEPS = ("ours", "mindspore", "torch", "tfra")
-# Stored results contain these titles, so the titles must not change.
+# Stored results contain the values of TITLES, so the values must not change.
 TITLES = {"mindspore": "vanilla"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wide & Deep for `wide_deep_step.py`: on our cells, and on MindSpore's own cells alone."""
+"""Wide & Deep for `wide_deep_step.py`, made of our cells or of MindSpore's own cells only."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class WideDeep(nn.Cell):
 
 
 class VanillaWideDeep(nn.Cell):
-    """The same network, made of MindSpore's own cells, over static ids.
+    """Wide & Deep with the loss, made of MindSpore's own cells, for ids from 0 to `rows - 1`.
 
     Args:
         rows: number of ids per table.

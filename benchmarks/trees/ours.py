@@ -55,8 +55,8 @@ def run_command(
         folder: empty directory for the files of the run.
         changes: settings of the YAML file that replace the settings from `init`, such as
             `{"train": {"epochs": 5}}`; mappings are merged.
-        trials: number of trials of `tune`; the network is then trained with the best
-            settings. Default: 0, which means no search.
+        trials: number of trials of `tune`; the network is then trained with the best settings.
+            Default: 0, no trials.
     """
     for name in ("train", "valid", "test"):
         frame: pd.DataFrame = getattr(parts, name)

@@ -37,7 +37,7 @@ class DataFile:
     """One file of a packed data set.
 
     Args:
-        name: name in the directory.
+        name: file name in the directory of the data set.
         bytes: size in bytes.
         sha256: digest in hexadecimal.
         rows: number of rows in the file. An auxiliary file, such as MindRecord's index, has 0 rows.

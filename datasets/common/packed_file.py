@@ -41,7 +41,8 @@ def write_file(
         Rows and columns. If there are no rows, no file is written, and the result is ``0, ()``.
 
     Raises:
-        ValueError: the same as in `write_packed`.
+        ValueError: the blocks' columns differ, `fields` does not fit the columns, or `block_rows`
+            is too large for MindRecord.
     """
     stream = _checked(rebatch(_checked(blocks), block_rows))
     first = next(stream, None)

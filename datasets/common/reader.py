@@ -52,7 +52,7 @@ class BlockOrder(NamedTuple):
     workers: int = 1
 
     def blocks(self, count: int, number: int) -> tuple[np.ndarray, np.random.Generator]:
-        """Return two values: the worker's blocks in the order of a pass, and the pass's generator.
+        """Return the worker's blocks in the order of a pass, and the pass's random generator.
 
         Example:
             >>> BlockOrder(True, 1, 16, 0, 2).blocks(9, 0)[0].tolist()
@@ -237,7 +237,7 @@ def as_dataset(
         has its own arrays, because MindSpore does not copy a generator's arrays.
 
     Raises:
-        ValueError: the same as in `batches`.
+        ValueError: an argument is out of range, or the data set is not complete or lacks a column.
 
     Example:
         >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}

@@ -54,7 +54,7 @@ def pieces(
             file without overlap, each line is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. If the last line has no line feed, a line feed is added. So if a file ends
+        Pieces, in order. If the last line has no line feed, a line feed is added. If a file ends
         with a carriage return, its last line ends with CR LF. A byte order mark at the start of the
         file is left out.
 

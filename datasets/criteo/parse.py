@@ -28,7 +28,7 @@ _TAB, _FEED, _RETURN = 9, 10, 13
 
 
 class Columns(NamedTuple):
-    """The good lines of a piece in order, and the bad lines.
+    """Columns of the good lines of a piece, in order, and an error code for each line.
 
     Args:
         label: float32 [B].
@@ -147,7 +147,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
 
 
 def _count(hits: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the number of hits in each line; `ends` contains the end position of each line."""
+    """Return each line's number of True values in `hits`; `ends` has the lines' end positions."""
     return np.diff(np.searchsorted(np.flatnonzero(hits), ends), prepend=0)
 
 

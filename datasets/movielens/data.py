@@ -98,7 +98,7 @@ def load(
         test: share of the ratings for testing, above 0 and below 1 (default 0.2).
         validation: share of the training rows for validation, in [0, 1) (default 0). Validation
             rows are split off like test rows, at random or by time.
-        seed: seed of the random split; the split by time does not use it (default 0).
+        seed: seed of the random split (default 0); the split by time uses no seed.
 
     Returns:
         The rows of each part in order of time.
