@@ -31,7 +31,7 @@ class Run:
 
     Attributes:
         scores: probabilities of the validation and test rows.
-        seconds: wall times of `init`, of `tune` and of the whole `train`. The other times are parts
+        seconds: wall times of `init`, of `tune` and of the whole `train`. All other times are parts
             of the time of `train`: the times of the imports, of compiling, of the first training's
             steps (`steps`), and of the refit's steps.
         training: results of the training, from a file that `train` wrote.

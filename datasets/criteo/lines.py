@@ -50,7 +50,7 @@ def pieces(
         path: The file; gzip is recognised by its first two bytes, not by the name.
         piece_bytes: Approximate number of bytes (after decompression) per piece, at least 1.
         span: For a plain file, a range of bytes (end not included). The reader yields only lines
-            whose first byte is in this range, and numbers these lines from 1. If ranges cover the
+            whose first byte is in the range, and numbers these lines from 1. If ranges cover the
             file without overlap, each line is in exactly one range. Default: all.
 
     Yields:
