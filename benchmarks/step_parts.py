@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time the parts of a training step: a part's time is the difference between runs with and without
-it.
+"""Time the parts of a step: a part's time is the difference of runs with and without the part.
 
     forward     the dense network's loss, with the tables' rows as given parameters
     gradients   the same, and the gradients of all parameters and rows

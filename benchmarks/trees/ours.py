@@ -32,8 +32,8 @@ class Run:
     Attributes:
         scores: probabilities of the validation and test rows.
         seconds: wall times of `init`, of `tune` and of the whole `train`. All other times are parts
-            of the time of `train`: the times of the imports, of compiling, of the first training's
-            steps (`steps`), and of the refit's steps.
+            of the time of `train` (imports, compiling, `steps` for the first training's steps, and
+            the refit's steps).
         training: results of the training, from a file that `train` wrote.
         tuned: results of the trials, from a file that `tune` wrote, or None.
     """

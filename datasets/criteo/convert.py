@@ -3,7 +3,7 @@
 
 The command reads train.txt of the Kaggle set. For the terabyte set, the command reads the earlier
 day files (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. Text and
-Parquet files have the same 40 columns: the label, 13 counts and 26 categories. The Kaggle set's
+Parquet files have the same 40 columns (the label, 13 counts and 26 categories). The Kaggle set's
 test.txt has no label and cannot be converted. Plain text files and Parquet files are read on all
 cores, and each gzip file is read on one core.
 
