@@ -77,7 +77,7 @@ class Disk(NamedTuple):
     """Result of fio with direct random reads of 4 KiB at queue depth 64.
 
     Attributes:
-        reads_per_second: reads per second of one process.
+        reads_per_second: random reads per second of one process.
         cpu_us: CPU time per read in microseconds, of fio and the kernel together.
     """
 
@@ -91,7 +91,7 @@ def ask_fio(directory: Path, seconds: int, size: int) -> Disk | None:
     Args:
         directory: directory on the disk to measure.
         seconds: duration.
-        size: bytes of the file to read.
+        size: size in bytes of the file that fio reads.
     """
     if shutil.which("fio") is None:
         return None

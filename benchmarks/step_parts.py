@@ -122,7 +122,8 @@ def dense_runs(
     Args:
         make: function that returns the network with the loss. The network's lookups are
             `GivenRows`.
-        make_optimizer: function that returns the optimizer for parameters.
+        make_optimizer: function that takes parameters and returns an optimizer for these
+            parameters.
         batch: inputs of the network.
     """
     forward, second, third = make().set_train(), make(), make()

@@ -69,7 +69,7 @@ class Data:
     """Batches of one shape.
 
     Args:
-        shape: name of the shape.
+        shape: name of the network's shape, a key of `SHAPES`.
         batch: samples per batch.
         rows: number of ids per table.
         ranks: int64 [K, B, F], ids below `rows`.

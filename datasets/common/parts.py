@@ -114,7 +114,7 @@ def convert_parts(
 
     Args:
         conversion: output directory, format and settings.
-        sources: sources of the rows, in order.
+        sources: files, or ranges of files, in the order of the rows.
         summary: function that takes, for each source, the reports of its parts, and returns the
             manifest's description of the rows' origin (``source``).
         workers: number of processes; with 1, this process does the work. Default: one process per

@@ -39,7 +39,7 @@ class BlockOrder(NamedTuple):
 
     Args:
         shuffle: True if the order is random.
-        seed: seed of the order.
+        seed: seed of the random order.
         window: number of blocks whose rows are permuted together.
         worker: index of the worker that reads the blocks, from 0. Default: 0.
         workers: number of workers; each reads every `workers`-th block. Default: 1.

@@ -48,7 +48,7 @@ def parse(text: bytes) -> Columns:
     """Parse whole lines that end with a line feed.
 
     Args:
-        text: The lines, at least one line.
+        text: One or more whole lines.
 
     Returns:
         The columns. A bad line raises no error.

@@ -52,7 +52,7 @@ def draw(task: str, rows: int, seed: int) -> Planted:
     Args:
         task: a name in `TASKS`.
         rows: number of rows.
-        seed: seed of the rows. The constants of the items are the same for all seeds.
+        seed: seed of the random rows. The constants of the items are the same for all seeds.
     """
     rng = np.random.default_rng(seed)
     lengths = rng.integers(0, LONGEST + 1, rows)
