@@ -80,7 +80,7 @@ class Conversion:
         block_rows: number of rows in a MindRecord record or a Parquet row group.
         fields: names of the values of each column, by the column's name.
         plan: all further settings that affect the output's bytes, as JSON values. An interrupted
-            conversion is resumed only if these settings are equal.
+            conversion is resumed only if these settings are unchanged.
     """
 
     output: Path

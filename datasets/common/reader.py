@@ -229,8 +229,9 @@ def as_dataset(
     Args:
         path: Directory of a packed data set, as in `batches`.
         batch_size: Rows per batch, as in `batches`.
-        **options: The other arguments of `batches`. With ``repeat=None``, the data set has no size;
-            use a training loop that does not need the size.
+        **options: All arguments of `batches` except the path and the batch size. With
+            ``repeat=None``, the data set has no size; use a training loop that does not need the
+            size.
 
     Returns:
         A data set with the chosen columns, by default ``ids``, ``dense``, ``label``. Every element
