@@ -42,7 +42,7 @@ def cpu_seconds() -> float:
 
 
 def measure(batches: Iterator[np.ndarray], run: Callable[[np.ndarray], None]) -> Measured:
-    """Run a function over all batches of keys and return its speed."""
+    """Run a function over all batches of keys; return rows per second and CPU time per row."""
     rows, wall, cpu = 0, 0.0, 0.0
     for keys in batches:
         start, start_cpu = time.perf_counter(), cpu_seconds()
@@ -77,7 +77,7 @@ class Disk(NamedTuple):
     """Result of fio with direct random reads of 4 KiB at queue depth 64.
 
     Attributes:
-        reads_per_second: reads per second of one process.
+        reads_per_second: random reads per second of one process.
         cpu_us: CPU time per read in microseconds, of fio and the kernel together.
     """
 
@@ -89,9 +89,9 @@ def ask_fio(directory: Path, seconds: int, size: int) -> Disk | None:
     """Measure a disk, or return None if fio is missing.
 
     Args:
-        directory: directory on the disk.
+        directory: directory on the disk to measure.
         seconds: duration.
-        size: bytes of the file to read.
+        size: size in bytes of the file that fio reads.
     """
     if shutil.which("fio") is None:
         return None

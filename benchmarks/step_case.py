@@ -19,7 +19,7 @@ Run = Callable[[int], float]
 
 
 class StepCase:
-    """Runs of a network: our network in each precision, our tables alone, and other frameworks.
+    """Runs to compare: our network in each precision, our tables alone, other frameworks' networks.
 
     A run is a function of the step's number that returns the step's seconds.
 
@@ -47,13 +47,13 @@ class StepCase:
     def add_ours(
         self, precision: str, whole: Run, tables: Sequence[Any], parts: Mapping[str, Run]
     ) -> None:
-        """Add the runs of our network in a precision.
+        """Add functions that run our network in a precision.
 
         Args:
             precision: type of the network's products.
-            whole: run of the network's whole step.
+            whole: function that runs the network's whole step.
             tables: the tables that the whole step trains.
-            parts: the runs of `step_parts.dense_runs`.
+            parts: functions that run parts of the step, from `step_parts.dense_runs`.
         """
         self._runs[precision, "ours"] = whole
         self._inside[precision] = TableTimes(tables)
@@ -68,12 +68,13 @@ class StepCase:
     def add(
         self, name: str, run: Run, precision: str = "", about: dict[str, str] | None = None
     ) -> None:
-        """Add a run to compare with our runs in one precision, or in all precisions (the default).
+        """Add a run to compare with our runs: in one precision, or (default) in all precisions.
 
         Args:
             name: 'tables', or one of `step_report.STEPS`.
             run: the run.
-            precision: precision of our runs to compare with. Default: all.
+            precision: precision of our runs with which this run is compared. Default: all
+                precisions.
             about: description of the run, to be printed. Default: nothing.
         """
         self._runs[precision, name] = run

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time the parts of a training step: a part's time is the difference between runs with and without
-it.
+"""Time the parts of a step: a part's time is the difference of runs with and without the part.
 
     forward     the dense network's loss, with the tables' rows as given parameters
     gradients   the same, and the gradients of all parameters and rows
@@ -118,12 +117,13 @@ def dense_runs(
     make_optimizer: Callable[[Sequence[Parameter]], nn.Cell],
     batch: Sequence[Tensor],
 ) -> dict[str, Callable[[int], Any]]:
-    """Return the runs 'forward', 'gradients' and 'dense' of a network.
+    """Return functions that run parts of a network's step: 'forward', 'gradients' and 'dense'.
 
     Args:
         make: function that returns the network with the loss. The network's lookups are
             `GivenRows`.
-        make_optimizer: function that returns the optimizer for parameters.
+        make_optimizer: function that takes parameters and returns an optimizer for these
+            parameters.
         batch: inputs of the network.
     """
     forward, second, third = make().set_train(), make(), make()
@@ -142,7 +142,7 @@ def dense_runs(
 def table_run(
     lookups: Sequence[nn.Cell], optimizer: nn.Cell, ids: Sequence[Tensor]
 ) -> Callable[[int], Any]:
-    """Return the run 'tables': each call runs a step of the tables alone on the next batch."""
+    """Return a function that runs a step of the tables alone on the next batch at each call."""
     together = Lookups(lookups).set_train()
     rng = np.random.default_rng(0)
     gradients = tuple(

@@ -15,7 +15,7 @@ from step_parts import PARTS, by_bare, parts_of
 import mindspore_rec as mr
 
 STEPS = ("ours", "mindspore", "torch", "tfra")
-# Stored results contain these titles, so the titles must not change.
+# Stored results contain the values of TITLES, so the values must not change.
 TITLES = {"mindspore": "vanilla"}
 
 
@@ -38,7 +38,8 @@ def figures(
     """Return the results of one network in one precision.
 
     Args:
-        times: seconds of each run of `step_parts` and of each peer's run; 'ours' is the whole step.
+        times: seconds of each call, by the name of the run: a part from `step_parts`, a peer, or
+            'ours' for our network's whole step.
         inside: for a step of our network, the seconds of each operator of the tables.
         batch: samples per step.
     """

@@ -3,11 +3,11 @@
 
     PYTHONPATH=. python benchmarks/stream_kafka.py --json output/stream_kafka.json
 
-Like a trainer, the benchmark reads messages of two kinds. A message of the first kind has 1000
-rows; each row has 26 int64 keys, 13 float32 numbers and a label. The second kind has one line of 40
-tab-separated texts per message, as in Criteo's files. The script starts the broker of
-examples/online_learning/kafka, unless `--brokers` names a broker. CPU time is the time of this
-process, without the broker.
+Like a trainer, the benchmark reads messages of two kinds: whole batches, and lines of text. A
+message with a whole batch has 1000 rows; each row has 26 int64 keys, 13 float32 numbers and a
+label. A message with text has one line of 40 tab-separated texts, as in Criteo's files. The script
+starts the broker of examples/online_learning/kafka, unless `--brokers` names a broker. CPU time is
+the time of this process, without the broker.
 """
 
 from __future__ import annotations

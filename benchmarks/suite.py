@@ -33,15 +33,16 @@ class Benchmark:
     """One script.
 
     Args:
-        measures: description of the results.
+        measures: what the benchmark measures, in words.
         minute: arguments with which most scripts take about a minute on 2 idle cores; a few scripts
             take up to 35 minutes. `{disk}` stands for a directory on the disk to measure, and
             `{movielens}` for the directory of MovieLens' files.
         tiny: arguments with which the script takes a few seconds, only to show that it runs.
         needs: names of `NEEDS`.
-        path: path of the script from the repository's root. Default: a script in `benchmarks` with
-            the benchmark's name.
-        codes: exit codes of a run that measured everything. Default: 0.
+        path: path of the script from the repository's root. Default: `benchmarks/NAME.py` for the
+            benchmark NAME.
+        codes: exit codes with which the script may end after it has measured everything. Default:
+            0.
     """
 
     measures: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wide & Deep for `wide_deep_step.py`: on our cells, and on MindSpore's own cells alone."""
+"""Wide & Deep for `wide_deep_step.py`, made of our cells or of MindSpore's own cells only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHUNK = 500_000
 
 
 def layers_of_shape(shape: str) -> list[tuple[int, int]]:
-    """Return (inputs, outputs) of each layer of a shape's perceptron."""
+    """Return each perceptron layer's number of inputs and outputs, for a name in `SHAPES`."""
     fields, columns, hidden = SHAPES[shape]
     return list(itertools.pairwise([fields * DIM + columns, *hidden, 1]))
 
@@ -60,7 +60,7 @@ class WideDeep(nn.Cell):
 
 
 class VanillaWideDeep(nn.Cell):
-    """The same network, made of MindSpore's own cells, over static ids.
+    """Wide & Deep with the loss, made of MindSpore's own cells, for ids from 0 to `rows - 1`.
 
     Args:
         rows: number of ids per table.
@@ -87,7 +87,7 @@ class VanillaWideDeep(nn.Cell):
 
 
 def hash_lookups(rows: int, name: str) -> tuple[Any, Any]:
-    """Return the lookups of the deep and the wide part, in hash tables that have all rows.
+    """Return the lookups of the deep part and of the wide part; all ids have rows in the tables.
 
     Args:
         rows: number of ids per table; the ids' keys are `bench_common.spread_keys` of the ids.

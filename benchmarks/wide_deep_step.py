@@ -69,7 +69,7 @@ class Data:
     """Batches of one shape.
 
     Args:
-        shape: name of the shape.
+        shape: name of the network's shape, a key of `SHAPES`.
         batch: samples per batch.
         rows: number of ids per table.
         ranks: int64 [K, B, F], ids below `rows`.
@@ -180,7 +180,7 @@ def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
 def add_peer(
     case: StepCase, data: Data, name: str, python: str, precision: str, stack: ExitStack
 ) -> None:
-    """Add a peer of `WORKERS` in a precision."""
+    """Start a peer from `WORKERS` in a precision, and add its step to the runs."""
     peer = peer_of(name, python, data, precision)
     stack.callback(peer.close)
     case.add(name, lambda i: peer.step(i % BATCHES), precision, peer.about)

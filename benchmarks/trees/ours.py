@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `mindspore-rec` on a task: `init`, `train` and `predict`, as users run them."""
+"""Run the commands `mindspore-rec init`, `train` and `predict` on a task, as a user does."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Run:
 
     Attributes:
         scores: probabilities of the validation and test rows.
-        seconds: wall times of `init`, of `tune` and of the whole `train`. The other times are parts
-            of the time of `train`: imports, compiling, the steps of the first training (`steps`),
-            and the refit's steps.
+        seconds: wall times of `init`, of `tune` and of the whole `train`. All other times are parts
+            of the time of `train` (imports, compiling, `steps` for the first training's steps, and
+            the refit's steps).
         training: results of the training, from a file that `train` wrote.
         tuned: results of the trials, from a file that `tune` wrote, or None.
     """
@@ -50,13 +50,13 @@ def run_command(
     """Train by the command.
 
     Args:
-        parts: rows of the task.
+        parts: the training, validation and test rows of the task.
         seed: seed of the training.
         folder: empty directory for the files of the run.
         changes: settings of the YAML file that replace the settings from `init`, such as
             `{"train": {"epochs": 5}}`; mappings are merged.
-        trials: number of trials of `tune`; the network is then trained with the best
-            settings. Default: 0, which means no search.
+        trials: number of trials of `tune`; the network is then trained with the best settings.
+            Default: 0, no trials.
     """
     for name in ("train", "valid", "test"):
         frame: pd.DataFrame = getattr(parts, name)

@@ -43,7 +43,7 @@ class Parts:
     Attributes:
         train: rows to learn from.
         valid: rows for choosing settings and for early stopping.
-        test: rows that were not used to choose anything.
+        test: rows for the final scores; no setting was chosen on these rows.
         by_time: True if the parts follow each other in time.
     """
 
@@ -58,7 +58,7 @@ class Task:
     """A task: predict a binary label of a data set.
 
     Attributes:
-        name: name of the task.
+        name: name of the task, such as `census_income`.
         cut: function that reads the data sets' directory and returns the parts.
     """
 
@@ -185,7 +185,7 @@ def _drawn(rows: int, share: float, seed: int = 0) -> np.ndarray:
 
 
 def _last_time(rows: pd.DataFrame, share: float) -> pd.Timestamp:
-    """Return the time of the row at position `share` times the number of rows."""
+    """Return the time of the row with the index `int(share * len(rows))`."""
     return rows[TIME].iloc[int(len(rows) * share)]
 
 

@@ -46,7 +46,7 @@ class Trainer:
         self.steps = 0
 
     def about(self) -> dict[str, Any]:
-        """Return a description of this process."""
+        """Return the rank, the host and other facts about this process."""
         return {
             "rank": self.group.rank,
             "size": self.group.size,
@@ -59,7 +59,7 @@ class Trainer:
         }
 
     def run(self, steps: int) -> dict[str, list[float]]:
-        """Return each step's loss and seconds, and its exchanges' seconds, calls and bytes."""
+        """Return loss and seconds of each step, and seconds, calls and bytes of its exchanges."""
         losses, seconds, exchange, calls, sent = [], [], [], [], []
         self.group.barrier()
         for _ in range(steps):

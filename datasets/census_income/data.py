@@ -102,13 +102,14 @@ def load(
         data_dir: Directory with ``census-income.data.gz`` and ``census-income.test.gz``.
         tasks: Tasks to predict, the columns of the labels: ``income`` (above 50,000 dollars),
             ``never_married``, or both (default ``("income",)``). If ``never_married`` is a task,
-            marital status is not a feature, because it is the source of this task's label.
-        exact: Numeric columns whose exact values also become categorical features (default: the
-            four amounts). These columns are also numeric features.
+            marital status is not a feature, because the task's label is computed from marital
+            status.
+        exact: Numeric columns that become categorical features (one category per value), in
+            addition to numeric features (default: the four amounts).
         min_count: An exact value has its own key if at least this many training rows contain the
             value; `min_count` is at least 1 (default 5). Rarer values share one key.
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).
-        seed: Seed of the choice of validation rows.
+        seed: Seed of the random choice of the validation rows.
 
     Returns:
         Features and labels. `mindspore_rec.category_keys` makes the keys of each categorical column

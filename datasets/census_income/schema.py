@@ -44,7 +44,7 @@ MONEY = ("wage_per_hour", "capital_gains", "capital_losses", "stock_dividends")
 """Amounts: mostly 0, long-tailed, and telling by their exact value."""
 
 NUMERIC = (AGE, *MONEY, "num_emp", "weeks_worked")
-"""Quantities. The other numbers in the files (industry, occupation, year, ...) are codes."""
+"""Quantities. Numbers in the other columns (industry, occupation, year, ...) are codes."""
 
 
 def category_columns(tasks: tuple[str, ...]) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def fetch_archive(
     """Download an archive, print its digest, unpack it, and return the exit code.
 
     Args:
-        options: options of a parser from `archive_parser`.
+        options: options that a parser from `archive_parser` has parsed.
         name: file name of the archive in the directory.
         extract: function that unpacks an archive into a directory and returns the files; None
             leaves the archive packed.

@@ -61,8 +61,7 @@ def check_batch(batch: Batch) -> None:
 
 
 def take_rows(batch: Batch, rows: slice | np.ndarray) -> Batch:
-    """Return rows of every column, as views if `rows` is a slice, or as copies if it is an
-    array."""
+    """Return rows of every column: views if `rows` is a slice, copies if `rows` is an array."""
     return {name: array[rows] for name, array in batch.items()}
 
 

@@ -26,8 +26,8 @@ def fetch(
     """Download ``url`` to ``destination``.
 
     The downloaded part is in ``destination.partial``. A later call continues the download by HTTP
-    Range with If-Range. If the file has changed on the server, it is downloaded anew. If the server
-    does not support range requests, it sends the whole file again.
+    Range with If-Range. If the file has changed on the server, the whole file is downloaded again.
+    If the server does not support range requests, it sends the whole file again.
 
     Args:
         url: An ``http`` or ``https`` address.

@@ -37,7 +37,7 @@ class DataFile:
     """One file of a packed data set.
 
     Args:
-        name: name in the directory.
+        name: file name in the directory of the data set.
         bytes: size in bytes.
         sha256: digest in hexadecimal.
         rows: number of rows in the file. An auxiliary file, such as MindRecord's index, has 0 rows.
@@ -139,7 +139,7 @@ def digest_files(directory: Path, data: str = "", rows: int = 0) -> tuple[DataFi
     """Read all files of ``directory``, and return the size and digest of each file by name.
 
     Args:
-        directory: directory of the files.
+        directory: directory with the data file.
         data: name of the data file in the directory.
         rows: number of rows in the data file.
     """

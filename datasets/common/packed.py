@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write batches as a packed data set: a directory of whole-array blocks that appears atomically.
+"""Write batches as a packed data set: a directory with blocks of rows, which appears atomically.
 
 A block has ``block_rows`` rows. In MindRecord, a block is one record, and each column is one array
 ``[rows, width]``. In Parquet, a block is one row group, and each column is a fixed-size list. One
@@ -79,7 +79,7 @@ def write_packed(
 
 @contextmanager
 def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
-    """Yield a new directory; if the `with` block ends without an error, rename it into place.
+    """Yield a new directory, which is renamed to `output` if the `with` block raises no error.
 
     Args:
         output: Final path of the directory. Missing parents are made.

@@ -31,17 +31,18 @@ def write_file(
     """Write batches to one file, in blocks of one size.
 
     Args:
-        blocks: the same as in `write_packed`.
+        blocks: batches with the same columns, of any sizes.
         path: file to make; MindRecord's index is written beside it.
         format: of `FORMATS`.
-        block_rows: the same as in `write_packed`.
-        fields: the same as in `write_packed`.
+        block_rows: rows per record or row group, at least 1.
+        fields: names of the values of each column, by the column's name.
 
     Returns:
         Rows and columns. If there are no rows, no file is written, and the result is ``0, ()``.
 
     Raises:
-        ValueError: the same as in `write_packed`.
+        ValueError: the blocks' columns differ, `fields` does not fit the columns, or `block_rows`
+            is too large for MindRecord.
     """
     stream = _checked(rebatch(_checked(blocks), block_rows))
     first = next(stream, None)

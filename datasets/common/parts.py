@@ -3,8 +3,8 @@
 
 The resulting packed data set has one data file per part of its sources. The division of sources
 into parts does not depend on the number of processes or on interruptions. A part's bytes depend
-only on its rows. So a conversion that is killed and resumed writes the same bytes as an
-uninterrupted conversion.
+only on its rows. A conversion that is killed and resumed writes the same bytes as an uninterrupted
+conversion.
 
 During the conversion, the data set is in ``.NAME.converting`` beside its final path. The folder
 ``data`` contains the finished files. The folder ``parts`` contains one small file per part. A
@@ -42,8 +42,8 @@ class PartRows(NamedTuple):
     Args:
         number: index of the part in its source, from 0.
         blocks: batches of any sizes; all batches may be empty.
-        report: function that returns counts of the part, as JSON values. The function is called
-            after the last block.
+        report: function that returns counts of the part, as JSON values. `report` is called after
+            the last block.
     """
 
     number: int
@@ -79,8 +79,8 @@ class Conversion:
         format: ``mindrecord`` or ``parquet``.
         block_rows: number of rows in a MindRecord record or a Parquet row group.
         fields: names of the values of each column, by the column's name.
-        plan: all further settings that affect the bytes, as JSON values. An interrupted conversion
-            is resumed only with the same plan.
+        plan: all further settings that affect the output's bytes, as JSON values. An interrupted
+            conversion is resumed only if these settings are unchanged.
     """
 
     output: Path
@@ -113,8 +113,8 @@ def convert_parts(
     """Convert sources to a packed data set.
 
     Args:
-        conversion: description of the output.
-        sources: sources of the rows, in order.
+        conversion: output directory, format and settings.
+        sources: files, or ranges of files, in the order of the rows.
         summary: function that takes, for each source, the reports of its parts, and returns the
             manifest's description of the rows' origin (``source``).
         workers: number of processes; with 1, this process does the work. Default: one process per

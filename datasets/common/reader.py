@@ -39,7 +39,7 @@ class BlockOrder(NamedTuple):
 
     Args:
         shuffle: True if the order is random.
-        seed: seed of the order.
+        seed: seed of the random order.
         window: number of blocks whose rows are permuted together.
         worker: index of the worker that reads the blocks, from 0. Default: 0.
         workers: number of workers; each reads every `workers`-th block. Default: 1.
@@ -52,7 +52,7 @@ class BlockOrder(NamedTuple):
     workers: int = 1
 
     def blocks(self, count: int, number: int) -> tuple[np.ndarray, np.random.Generator]:
-        """Return two values: the worker's blocks in the order of a pass, and the pass's generator.
+        """Return the worker's blocks in the order of a pass, and the pass's random generator.
 
         Example:
             >>> BlockOrder(True, 1, 16, 0, 2).blocks(9, 0)[0].tolist()
@@ -196,7 +196,7 @@ class BatchStream:
         """Return the batches of one of several workers: every `workers`-th block of the files.
 
         A worker's batch has `batch_size / workers` rows, so that all workers together train on as
-        many rows per step as a single worker. `RecModel` calls this method on each worker.
+        many rows per step as a single worker. `RecModel` calls `split_by_worker` on each worker.
 
         Args:
             worker: Index of the worker, from 0.
@@ -227,17 +227,18 @@ def as_dataset(
     """Return a ``mindspore.dataset.GeneratorDataset`` whose elements are complete batches.
 
     Args:
-        path: The same as in `batches`.
-        batch_size: The same as in `batches`.
-        **options: The other arguments of `batches`. With ``repeat=None``, the data set has no size;
-            use a training loop that does not need the size.
+        path: Directory of a packed data set, as in `batches`.
+        batch_size: Rows per batch, as in `batches`.
+        **options: All arguments of `batches` except the path and the batch size. With
+            ``repeat=None``, the data set has no size; use a training loop that does not need the
+            size.
 
     Returns:
         A data set with the chosen columns, by default ``ids``, ``dense``, ``label``. Every element
         has its own arrays, because MindSpore does not copy a generator's arrays.
 
     Raises:
-        ValueError: the same as in `batches`.
+        ValueError: an argument is out of range, or the data set is not complete or lacks a column.
 
     Example:
         >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}
@@ -333,7 +334,7 @@ def _of_arrays(arrays: Batch) -> _Source:
 
 
 class _BlockRows(FileRows):
-    """Rows that a function returns; the function is called for blocks in the order of reading."""
+    """Rows in blocks, each returned by a function; blocks are requested in the order of reading."""
 
     sequential = True
 

@@ -83,7 +83,7 @@ def blocks(
             is treated as missing.
         counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
             (default False).
-        span: Read only the lines that begin in this range of bytes, the same as in `lines.pieces`
+        span: Range of bytes (end not included); only lines that begin in the range are read
             (default: all lines).
         on_bytes: Called with the number of bytes read from the file since the last call.
 
@@ -138,7 +138,7 @@ def _read(text: bytes) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class _Range:
-    """One part of a conversion: the lines whose first byte is in a range of a file's bytes."""
+    """One part of a file: the lines whose first byte is in a range of bytes."""
 
     name: str
     path: Path
@@ -171,19 +171,23 @@ def convert(
     Args:
         path: The CSV file.
         output: Directory to make; it appears when it is complete.
-        version: The same as in `blocks`.
+        version: ``x1`` or ``x4``, as in `blocks`.
         format: ``mindrecord`` (default) or ``parquet``.
         batch_size: Rows per block (default 4096).
-        counts_as_categories: The same as in `blocks`.
+        counts_as_categories: Add keys for the binned counts of ``x4``, as in `blocks` (default
+            False).
         overwrite: Replace ``output`` if it exists (default False).
-        workers, part_bytes, restart: The same as in `datasets.criteo.convert.convert`.
+        workers, part_bytes, restart: Number of processes, bytes of input text per output file, and
+            whether to begin an interrupted conversion anew, as in
+            `datasets.criteo.convert.convert`.
 
     Returns:
         A dict with the number of ``rows``.
 
     Raises:
-        ValueError, OSError: `blocks` raises this error. ValueError is also raised if the file has
-            no rows, or if ``output`` has an interrupted conversion with different settings.
+        ValueError, OSError: the file cannot be read, or `blocks` refuses its contents. ValueError
+            is also raised if the file has no rows, or if ``output`` has an interrupted conversion
+            with different settings.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         RuntimeError: a process was killed.
     """

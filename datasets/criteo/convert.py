@@ -2,8 +2,8 @@
 """Convert Criteo's data to a packed data set: ``python -m datasets.criteo.convert --help``.
 
 The command reads train.txt of the Kaggle set. For the terabyte set, the command reads the earlier
-day files (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All
-these files have the same 40 columns: the label, 13 counts and 26 categories. The Kaggle set's
+day files (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. Text and
+Parquet files have the same 40 columns (the label, 13 counts and 26 categories). The Kaggle set's
 test.txt has no label and cannot be converted. Plain text files and Parquet files are read on all
 cores, and each gzip file is read on one core.
 
@@ -54,7 +54,8 @@ def convert(
         format: ``mindrecord`` (default) or ``parquet``.
         batch_size: Rows per block (default 4096); the last block of a part may have fewer rows.
         strict: Refuse a bad row instead of skipping it (default False).
-        counts_as_categories: The same as in `CriteoReader`.
+        counts_as_categories: Add keys for the 13 binned counts, as in `CriteoReader` (default
+            False).
         overwrite: Replace ``output`` if it exists (default False).
         workers: Number of processes; each process needs a few hundred MB of memory. Default: one
             process per core that this process may use. The result is identical byte for byte for

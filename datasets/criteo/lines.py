@@ -50,11 +50,11 @@ def pieces(
         path: The file; gzip is recognised by its first two bytes, not by the name.
         piece_bytes: Approximate number of bytes (after decompression) per piece, at least 1.
         span: For a plain file, a range of bytes (end not included). The reader yields only lines
-            whose first byte is in this range, and numbers these lines from 1. If ranges cover the
+            whose first byte is in the range, and numbers these lines from 1. If ranges cover the
             file without overlap, each line is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. If the last line has no line feed, a line feed is added. So if a file ends
+        Pieces, in order. If the last line has no line feed, a line feed is added. If a file ends
         with a carriage return, its last line ends with CR LF. A byte order mark at the start of the
         file is left out.
 

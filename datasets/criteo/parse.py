@@ -28,7 +28,7 @@ _TAB, _FEED, _RETURN = 9, 10, 13
 
 
 class Columns(NamedTuple):
-    """The good lines of a piece in order, and the bad lines.
+    """Columns of the good lines of a piece, in order, and an error code for each line.
 
     Args:
         label: float32 [B].
@@ -48,7 +48,7 @@ def parse(text: bytes) -> Columns:
     """Parse whole lines that end with a line feed.
 
     Args:
-        text: The lines, at least one line.
+        text: One or more whole lines.
 
     Returns:
         The columns. A bad line raises no error.
@@ -129,7 +129,7 @@ def _all_finite(column: pa.ChunkedArray) -> bool:
 
 
 def _bad_lines(text: bytes) -> np.ndarray:
-    """Find the errors that need no parsing of numbers; return them in the form of `Columns.bad`."""
+    """Find errors without parsing numbers; return one code per line, as in `Columns.bad`."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == _FEED)
     starts = np.concatenate(([0], ends[:-1] + 1))
@@ -147,7 +147,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
 
 
 def _count(hits: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the number of hits in each line; `ends` contains the end position of each line."""
+    """Return each line's number of True values in `hits`; `ends` has the lines' end positions."""
     return np.diff(np.searchsorted(np.flatnonzero(hits), ends), prepend=0)
 
 

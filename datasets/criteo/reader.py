@@ -192,9 +192,9 @@ def read_pieces(
 
     Args:
         given: the pieces.
-        report: report that counts the rows.
-        strict: the same as in `CriteoReader`.
-        counts_as_categories: the same as in `CriteoReader`.
+        report: `ReadReport` to which the counts of rows are added.
+        strict: True raises an error at the first bad row; False only counts bad rows.
+        counts_as_categories: add keys for the 13 binned counts, as in `CriteoReader`.
         first_line: number, in the file, of the line that the report counts as line 1 (default 1).
 
     Raises:

@@ -64,7 +64,7 @@ def scale_counts(counts: np.ndarray) -> np.ndarray:
 
 
 def bin_counts(counts: np.ndarray) -> np.ndarray:
-    """Bin counts for use as categories: ``floor(log(x)**2)`` above 2, and the integer part up to 2.
+    """Bin counts for use as categories: x becomes ``floor(log(x)**2)`` if x > 2, else ``int(x)``.
 
     The rule is from the challenge's winners
     (https://www.csie.ntu.edu.tw/~r01922136/kaggle-2014-criteo.pdf): fine steps for small counts,

@@ -80,10 +80,10 @@ def sources_of(
     """Return a source for each Parquet file, each gzip file, and each range of a plain text file.
 
     Args:
-        files: the files, in order.
+        files: the input files, in order, as text or Parquet.
         part_bytes: bytes of text per part, at least 1.
-        strict: the same as in `CriteoReader`.
-        counts_as_categories: the same as in `CriteoReader`.
+        strict: True raises an error at the first bad row; False only counts bad rows.
+        counts_as_categories: add keys for the 13 binned counts, as in `CriteoReader`.
     """
     if part_bytes < 1:
         raise ValueError(f"part_bytes must be at least 1, got {part_bytes}")
@@ -114,7 +114,7 @@ def summary_of(files: Sequence[Path], sources: Sequence[_File]) -> Summary:
     """Return the function that makes a manifest's ``source`` from the parts' reports.
 
     Args:
-        files: the same as in `sources_of`.
+        files: the input files, in order.
         sources: result of `sources_of`.
     """
     numbers = {path: k for k, path in enumerate(files)}
@@ -165,7 +165,7 @@ class _File:
 
 @dataclass(frozen=True)
 class _TextRange(_File):
-    """One part: the lines whose first byte is in a range of a plain text file's bytes."""
+    """One part of a plain text file: the lines whose first byte is in a range of bytes."""
 
     span: tuple[int, int]
 
@@ -218,8 +218,7 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """The pieces of one part, up to `most` bytes of text; `following` is the piece after the
-    part."""
+    """Pieces of one part, up to `most` bytes; `following` is the next part's first piece."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first
@@ -240,7 +239,7 @@ class _Cut:
 
 @dataclass(frozen=True)
 class _ParquetFile(_File):
-    """A Parquet file of the terabyte set: one part. Each row of the file counts as a line."""
+    """A Parquet file of the terabyte set, which is one part. A row of the file counts as a line."""
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
         if 0 not in done:
@@ -292,7 +291,7 @@ def _floats(column: pa.Array) -> np.ndarray:
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Return a dictionary of texts; an empty text means a missing value, as in the text files."""
+    """Return a dictionary array of texts; an empty text becomes null, as for text files."""
     texts = column.cast(pa.string())
     return pc.if_else(pc.equal(texts, ""), None, texts).dictionary_encode()
 

@@ -40,7 +40,7 @@ class RemoteFile(NamedTuple):
     """A file of the set.
 
     Args:
-        path: path in the repository.
+        path: path of the file in the site's repository.
         bytes: size in bytes.
         sha256: the file's digest in hexadecimal; None if the list does not have it.
     """

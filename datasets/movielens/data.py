@@ -98,7 +98,7 @@ def load(
         test: share of the ratings for testing, above 0 and below 1 (default 0.2).
         validation: share of the training rows for validation, in [0, 1) (default 0). Validation
             rows are split off like test rows, at random or by time.
-        seed: seed of the random split; the split by time does not use it (default 0).
+        seed: seed of the random split (default 0); the split by time uses no seed.
 
     Returns:
         The rows of each part in order of time.
@@ -129,7 +129,7 @@ def read_ratings(data_dir: str | os.PathLike[str]) -> pd.DataFrame:
     """Return every rating with its movie's title and genres, in order of time.
 
     Args:
-        data_dir: the same as in `load`.
+        data_dir: directory with MovieLens' files, as in `load`.
 
     Returns:
         Columns userId, movieId, rating, timestamp, title, genres.

@@ -67,17 +67,17 @@ class BayesAUC:
 
     @property
     def auc(self) -> float:
-        """Expected AUC of the true probabilities as scores."""
+        """Expected AUC of a model that predicts the true probabilities."""
         return _weighted_auc(self._positive, self._negative)
 
     @property
     def log_loss(self) -> float:
-        """Expected log loss of the true probabilities, in nats."""
+        """Expected log loss, in nats, of a model that predicts the true probabilities."""
         return self._entropy / self.rows
 
 
 def _weighted_auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the AUC from the weights of both classes in each group; later groups score higher."""
+    """Return the AUC from each group's weights of both classes; groups have ascending scores."""
     below = np.cumsum(negative) - negative
     pairs = positive.sum() * negative.sum()
     if pairs == 0:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random numbers by position: number i of a stream is a function of (seed, stream name, i).
 
-So any range of rows can be generated alone, or in pieces of any size. The rows of a range are
-always the same.
+Any range of rows can be generated alone, or in pieces of any size. The rows of a range are always
+the same.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def generate(
         rows: Number of rows, at least 0.
         seed: Seed of the model's parameters and of the rows.
         start: Index of the first row, at least 0 (default 0). With the same seed, two different
-            ranges have different rows of the same model. So train on one range and test on another
+            ranges have different rows of the same model. Train on one range and test on another
             range.
         block_rows: Rows per block, at least 1 (default 16384); does not change any row.
         config: Configuration of the model; default `criteo_like()`.
@@ -36,7 +36,7 @@ def generate(
     Yields:
         ``ids`` int64 [B, F] (`mindspore_rec.category_keys` of the values' texts), ``dense`` float32
         [B, N] (scaled by `datasets.criteo.schema.scale_counts`), ``label`` float32 [B, 1],
-        ``bayes`` float32 [B, 1], the true probability.
+        ``bayes`` float32 [B, 1] (the true click probability).
 
     Raises:
         ValueError: an argument is out of range.
@@ -57,7 +57,7 @@ def generate(
 
 
 def encode(model: PlantedModel, raw: RawRows) -> Batch:
-    """Return the batch of raw rows: keys, scaled counts, label and true probability."""
+    """Convert raw rows to a batch: keys, scaled counts, label and true probability."""
     return {
         "ids": model.keys(raw.ranks),
         "dense": scale_counts(raw.counts),

@@ -4,7 +4,7 @@
 A row has a user, an item, a number, and a history of 0 to 20 items with times. The label's log odds
 are a constant of the item, plus a term of the history:
 
-* `seen`: the term is 1.5 if the item is in the history, and -1.5 if it is not. In half of the rows
+* `seen`: the term is 1.5 if the item is in the history, or else -1.5. In half of the rows
   with events, the item is drawn from the history.
 * `interest`: the term is 0.9 n - 1.5; n is the number of events of the item's kind, but at most 4.
   The rows have no column of kinds, so a network must learn the kinds from the events. The events of
@@ -34,11 +34,11 @@ LONGEST = 20
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """Rows, and for each row the probability of label 1 that was used to draw its label.
+    """Rows, and the probability of label 1 with which each row's label was drawn.
 
     Attributes:
-        rows: columns `user`, `item`, `number`, `seen`, `seen_at` and `label`. The times `seen_at`
-            of a history's events rise, by 0 to 2**20.
+        rows: columns `user`, `item`, `number`, `seen`, `seen_at` and `label`. Within a history, the
+            times `seen_at` rise by 0 to 2**20 from one event to the next.
         probability: float64 `[rows]`.
     """
 
@@ -47,12 +47,12 @@ class Planted:
 
 
 def draw(task: str, rows: int, seed: int) -> Planted:
-    """Draw rows of a task.
+    """Draw random rows for a task.
 
     Args:
         task: a name in `TASKS`.
         rows: number of rows.
-        seed: seed of the rows. The constants of the items are the same for all seeds.
+        seed: seed of the random rows. The constants of the items are the same for all seeds.
     """
     rng = np.random.default_rng(seed)
     lengths = rng.integers(0, LONGEST + 1, rows)

@@ -100,7 +100,7 @@ class PlantedModel:
         return ranks, counts
 
     def _field_vectors(self, index: int) -> np.ndarray:
-        """Return vectors, float32 [cardinality, rank]; their mean is 0, weighted by frequency.
+        """Return vectors, float32 [cardinality, rank], whose mean, weighted by frequency, is 0.
 
         Centred vectors have no main effect in the logit, so the interactions' share comes from
         interactions only. A linear model can learn almost nothing of the interactions.
@@ -145,7 +145,7 @@ class PlantedModel:
         return (np.einsum("br,br->b", total, total) - squares) / 2
 
     def _calibrate(self) -> None:
-        """Compute mean, spread and bias from rows that are separate from the requested rows."""
+        """Compute the logit's means, scales and bias from rows drawn only for this purpose."""
         config = self.config
         parts = self._parts(*self._features("calibration", 0, _CALIBRATION_ROWS))
         shares = np.array([config.main_share, config.pairs_share, config.counts_share])

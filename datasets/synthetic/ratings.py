@@ -15,8 +15,8 @@ GENRES = ("Comedy|War", "(no genres listed)", "Sci-Fi", "Film-Noir|Crime|Drama",
 def write_ratings(directory: Path, rows: int = 2500, movies: int = 60) -> None:
     """Write `ratings.csv` and `movies.csv`; the ratings of a user depend on the user's id.
 
-    Each user has 25 consecutive ratings. So if the ratings are split by time, almost all users of
-    the later part have no ratings in the earlier part.
+    Each user has 25 consecutive ratings. If the ratings are split by time, almost all users of the
+    later part have no ratings in the earlier part.
 
     Args:
         directory: directory for the files.
