@@ -115,7 +115,8 @@ class ServedInSharedMemory(Served):
         fd: descriptor of the shared memory.
         rows: see `Predictor`. Default: 'float32'.
         inputs, features: see `Predictor`. Default: the inputs and features of the network.
-        place: index of the reader place that the scrubber uses. Default: the last place.
+        place: index of the scrubber's slot among the reader slots in shared memory. Default: the
+            last slot.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class _Watch(ResumedCallback):
         self._look(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation, unless checked already; warn if there was no evaluation."""
+        """If the last evaluation was not checked yet, check it; if there was none, warn."""
         self._look(run_context)
         run = run_context.original_args()
         if not run.history and run.cur_step_num:
@@ -159,8 +159,8 @@ class EarlyStopping(_Watch):
     best weights.
 
     If `cuts` is above 0, the training does not end but goes back to the best weights and continues
-    with lower learning rates, at most `cuts` times. Constant learning rates are lowered in the same
-    way as by `ReduceLROnPlateau`.
+    with lower learning rates, at most `cuts` times. The rates are lowered as in
+    `ReduceLROnPlateau`, and must be constant.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -174,10 +174,10 @@ class EarlyStopping(_Watch):
             several hosts, all hosts must share the directory. If a `RecCheckpoint` is among the
             callbacks, `directory` is not used. Default: None, which means the system's directory
             for temporary files.
-        cuts: maximum number of cuts of the learning rates. At a cut, the training does not end: it
-            goes back to the state of the best evaluation, and multiplies the learning rates by
-            `factor`. After each cut, evaluations without improvement are counted from 0 again.
-            Needs `restore_best`. Default: 0.
+        cuts: maximum number of times that the learning rates are lowered. At a cut, the training
+            does not end: it goes back to the state of the best evaluation, and multiplies the
+            learning rates by `factor`. After each cut, evaluations without improvement are counted
+            from 0 again. Needs `restore_best`. Default: 0.
         factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
 
     Attributes:

@@ -59,8 +59,8 @@ class ProgressiveValidation(Callback):
         rows: number of rows scored.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range. During training,
-            these errors mean that predictions are not finite, or that labels are not 0 or 1.
+        TypeError, ValueError: an argument is of the wrong type or out of range. During training, a
+            ValueError means that a prediction is not finite, or a label is not 0 or 1.
 
     Progressive validation: Blum, Kalai, Langford 1999
     (https://doi.org/10.1145/307400.307439).
@@ -194,7 +194,7 @@ class ProgressiveValidation(Callback):
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the rows of the window as NumPy arrays, and the sums over all rows as numbers."""
+        """Return a dict of the window's rows (NumPy arrays) and sums over all rows (numbers)."""
         empty = {"prediction": np.zeros(0, np.float32), "label": np.zeros(0, bool)}
         state = {
             "rows": self.rows,

@@ -77,10 +77,11 @@ def save_checkpoint(
         path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
             `path` contains a complete checkpoint, either the old or the new one. Default: False.
-        states: further objects of the model by name, for example a `QuantileScale`. Each object has
-            the methods `state_dict()` and `load_state_dict(state)`. Default: none.
-        publication: contains the name of the function that makes the network for predictors.
-            Default: None, which means that a predictor must be constructed with a network.
+        states: dict of objects to save with the model, by name, for example a `QuantileScale`. Each
+            object has the methods `state_dict()` and `load_state_dict(state)`. Default: none.
+        publication: `Publication` with the builder, the function that makes the network for
+            predictors. Default: None, which means that a predictor must be constructed with a
+            network.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -256,7 +257,7 @@ def load_checkpoint(
     }
     reader = Share(worker, workers) if by_hand else team.shares.of_network
     chain = team.each(lambda: _checked_chain(Path(path), cell, shares))
-    # Load the states before the tables: if an object rejects its state, no row has changed yet.
+    # Load the states before the tables, so that no row has changed if an object rejects its state.
     if states is None:
         left = team.each(lambda: _names_of_states(chain[-1], reader))
     else:

@@ -105,8 +105,8 @@ class NetworkProcess:
             env={
                 **os.environ,
                 ALONE: "none",
-                # With this path, the new process can import the same modules as this process,
-                # including the builder's module.
+                # The new process must be able to import the same modules as this process, including
+                # the builder's module.
                 "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
             },
             stdin=subprocess.DEVNULL,

@@ -105,8 +105,8 @@ class RecCheckpoint(Callback):
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None, which means that a
             delta is written only just before each full checkpoint, and at the end of a training.
-        states: further objects to save by name, for example a `ProgressiveValidation`. Each object
-            has the methods `state_dict()` and `load_state_dict(state)`. The states of
+        states: dict of other objects to save, by name, for example a `ProgressiveValidation`. Each
+            object has the methods `state_dict()` and `load_state_dict(state)`. The states of
             `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau`, `EvalCallback`, `WeightAverage`
             and `RateSchedule` are saved automatically.
         data_starts_over: True if, after a restart, the data start from the beginning. If
@@ -404,7 +404,7 @@ class RecCheckpoint(Callback):
             self._save(run_context.original_args(), full)
 
     def _due_while_waiting(self) -> tuple[bool, bool]:
-        """Between two steps, return whether to save, and whether to merge a full checkpoint."""
+        """Return whether to save while training waits for data, and whether to merge."""
         writer, now = self._writer, time.monotonic()
         if writer.busy:
             return False, False
@@ -414,7 +414,7 @@ class RecCheckpoint(Callback):
         return full or (writer.saved_step != self.step and (delta or failed)), full
 
     def _due(self) -> tuple[bool, bool]:
-        """Return whether to save now and whether to merge, with the same answer on all workers.
+        """Return whether to save, and whether to merge; the answer is the same on all workers.
 
         An interval in seconds is measured by the clock of worker 0.
         """
@@ -433,8 +433,8 @@ class RecCheckpoint(Callback):
         """Save the last state, and wait until the state is written.
 
         If rows changed after the last step was saved, the rows are saved under the next step
-        number. If table limits or dense weights changed after `restore()`, the changes are saved
-        under the next step number, even if a training makes no step.
+        number. Changes of table limits or dense weights after `restore()` are saved under the next
+        step number, even if the training makes no step.
 
         Raises:
             OSError: the state cannot be written.

@@ -27,7 +27,8 @@ __all__ = [
 
 
 def lock(root: Path) -> FileLock:
-    """Return a lock; while the lock is open, this process is the only writer.
+    """Lock the run's directory, so that only this process can write checkpoints to it; return the
+    lock.
 
     Child processes made by a fork, such as workers of a data set, do not share the lock.
 

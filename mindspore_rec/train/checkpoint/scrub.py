@@ -70,7 +70,7 @@ class DigestedRows:
 
 
 class TierRows:
-    """Rows to scrub on Redis and SSDs; each of these rows has a checksum.
+    """Rows on Redis and SSDs that scrubbing reads; each row has a checksum.
 
     Args:
         tables: the tables; tables without Redis or an SSD are left out

@@ -66,9 +66,9 @@ class IterableBatches(BatchSource):
 
     Args:
         data: iterable of batches. A batch is a tuple, list or dict of arrays, a single array, or
-            rows in an Arrow RecordBatch, a Table or a DataFrame. Columns of dicts and rows are
-            returned in the order of the first batch's columns. If a batch consists of rows, the
-            columns of the batch are Arrow arrays.
+            rows in an Arrow RecordBatch, a Table or a DataFrame. Columns with names are returned in
+            the order of the first batch's columns. If a batch consists of rows, the columns of the
+            batch are Arrow arrays.
 
     Raises:
         ValueError: during iteration, a batch's columns differ from the columns of the first batch.
@@ -203,8 +203,8 @@ class DatasetBatches(BatchSource):
 
     Args:
         dataset: any `mindspore.dataset.Dataset`.
-        numpy: whether columns are NumPy arrays with names. If False (default), columns are Tensors
-            without names, and text columns are arrays.
+        numpy: whether a batch has NumPy arrays and the names of the columns. If False (default), a
+            batch has no names, and its columns are Tensors, except text columns, which are arrays.
     """
 
     def __init__(self, dataset: Dataset, *, numpy: bool = False) -> None:
@@ -252,10 +252,10 @@ class DatasetBatches(BatchSource):
         return None
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return this source if the data set's `num_shards` and `shard_id` match the worker.
+        """Return this source if the data set is already sharded for the worker.
 
-        Returns:
-            None if the data set has no shards; the rows of each batch must then be divided.
+        Returns: This source; None if the data set has no shards, so that the caller must divide the
+            rows of each batch.
 
         Raises:
             ValueError: `num_shards` or `shard_id` of the data set does not match the workers.

@@ -52,7 +52,7 @@ class FrozenTable(nn.Cell):
         self.rows = Parameter(Tensor(together), name=f"{table.name}.rows", requires_grad=False)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Leave the parameter names unchanged: a file then has only one set of rows per table."""
+        """Keep the parameter names, so that a file contains the rows of a table only once."""
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of the ids."""
@@ -74,7 +74,7 @@ class FrozenTable(nn.Cell):
         return self.rows_of(ids)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the combined rows of bags `[bags, length]`, in place of a table's `pool_eval`."""
+        """Return the combined rows of bags `[bags, length]`, as `TableParameter.pool_eval` does."""
         if offsets is not None or weights is not None:
             raise ValueError("bags with offsets or weights have no form as MindIR")
         total = self.rows_of(ids).sum(1)

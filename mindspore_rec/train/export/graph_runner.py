@@ -64,7 +64,8 @@ class GraphRunner(Runner):
         self._caller = self._new_caller()
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """Run the network, and wait for the outputs: the network's state may change later."""
+        """Run the network at once, because its state may change later; return the outputs by a
+        function."""
         tensors = [Tensor.from_numpy(_writable(each)) for each in arrays]
         try:
             outputs = self._caller(False, *tensors)

@@ -10,7 +10,7 @@ __all__ = ["makers_of", "names_read", "needed_nodes", "readers_of", "replace_nod
 
 
 def makers_of(nodes: Iterable[Any]) -> dict[str, Any]:
-    """Return, for the name of each value, the node that computes the value."""
+    """Return a dict from the name of a value to the node that computes the value."""
     return {name: node for node in nodes for name in node.output}
 
 
@@ -47,7 +47,7 @@ def needed_nodes(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
 
 
 def replace_nodes(graph: Any, nodes: Sequence[Any]) -> None:
-    """Replace the nodes of a graph; the new nodes may include nodes of the graph."""
+    """Replace all nodes of a graph by `nodes`, which may include nodes of the graph."""
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access to the native core: table operators, exceptions, number of threads.
 
-`_native` is a Python module and also the library with the operators that a graph calls. Python code
-and graphs use the same tables, because the module and the library are one shared object.
+The shared object `_native` is a Python module and also the library with the operators that a graph
+calls. Python code and graphs therefore use the same tables.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class TableOperator(ops.Custom):
         return self
 
     def tell_dtypes(self, dtypes: Any) -> None:
-        """Set an attribute that distinguishes operators of one function by their output dtypes.
+        """Set an attribute with the output dtypes, so that PyNative mode distinguishes operators.
 
         PyNative mode caches the output dtypes by the function and the attributes of an operator.
         Without the attribute, an operator would use the cached dtypes of another operator.

@@ -114,8 +114,8 @@ def hint_untrained(network: nn.Cell) -> bool:
     Args:
         network: the network.
 
-    Returns: True if no later call can warn. True means that the network has no tables, or that a
-    table already has steps or rows.
+    Returns: True if later calls are unnecessary, because the network has no tables, or a table
+    already has steps or rows.
     """
     tables = tables_of(network)
     if not tables or any(table.step or table.stats()["rows"] for table in tables):

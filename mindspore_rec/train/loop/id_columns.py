@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IdColumns: finds, for each table, the columns of a batch with the ids that a network looks up."""
+"""IdColumns: finds the columns of a batch that contain the ids of each table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _native_module: Any = _native
 
 @dataclass(frozen=True)
 class _Window:
-    """A window of a batch: consecutive fields `column[:, start:stop]`, or a whole id column.
+    """Ids of one table in a batch: the fields `column[:, start:stop]`, or a whole id column.
 
     `column` -1 means all id columns with one or two dimensions, concatenated along the fields.
     """
@@ -36,7 +36,7 @@ class _Window:
     stop: int | None = None
 
     def of(self, columns: Sequence[np.ndarray]) -> np.ndarray | None:
-        """Return the ids as a contiguous array; None if the batch lacks the window's fields."""
+        """Return the ids as a contiguous array; None if the batch does not have these columns."""
         column = _side_by_side(columns) if self.column < 0 else columns[self.column]
         if column is None or self.stop is None:
             return column if column is None else np.ascontiguousarray(column)
@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """Lookups of one table: for each lookup, the windows of a batch that may contain its ids."""
+    """Lookups of one table, each with the columns or fields of a batch that may contain its ids."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0
@@ -66,16 +66,16 @@ class IdColumns:
 
     After a step, `recent_lookups` of each table returns one hash for each array of ids that the
     step looked up in the table. The columns of the batch are hashed too: whole columns, groups of
-    consecutive fields, and all columns concatenated. If a part of the batch and a lookup have the
-    same hash, this part contains the ids of the lookup. Ids that the network computes are in no
-    column, so `prefetch_ids` must return these ids.
+    consecutive fields, and all columns concatenated. A part of the batch with the same hash as a
+    lookup contains the ids of the lookup. Ids that the network computes are in no column, so
+    `prefetch_ids` must return these ids.
 
     Args:
         tables: the tables.
         prefetch_ids: a function that takes a batch's columns and returns a dict of ids by table
-            name. The ids of a table are an array or a list of arrays. For all other tables, hashes
-            identify the id columns. Default: None, which means that hashes identify the id columns
-            of all tables.
+            name. The ids of a table are an array or a list of arrays. For tables that are not in
+            the dict, hashes identify the id columns. Default: None, which means that hashes
+            identify the id columns of all tables.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.

@@ -323,7 +323,7 @@ class TrainLoop:
         return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
 
     def source_stop_reason(self, source: BatchSource) -> str:
-        """Return the reason why the data ended on any of the workers; '' if there is no reason."""
+        """Return why the data ended, from the first worker that reports a reason, or ''."""
         return self._peers.stop_reason(source.stop_reason)
 
     def finish(self, seconds: float) -> TrainSummary:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of the places where the parts of a model run (host or device), with times.
+"""Reports that show where each part of a model runs (host or device), and how long.
 
 `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run their lookups on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
 the update of dense parameters to the host. All parts of the model that are not listed above run on
-the device. `set_dense_device` moves dense layers that run as operators to a GPU, and moves no other
-part.
+the device. `set_dense_device` moves dense layers to a GPU, but only layers that run as operators.
 """
 
 from __future__ import annotations
@@ -195,7 +194,7 @@ def _step_name(table: Any, optimizer: Any) -> str | None:
 
 
 class PlacementMonitor(Callback):
-    """Callback that logs the places of a model's parts, with recent times of host operators.
+    """Callback that logs where each part of a model runs, with recent times of host operators.
 
     Args:
         every_steps: steps between two logs, at least 1. Default: 100.

@@ -51,7 +51,7 @@ def is_raw(data: Any) -> bool:
     """Return True if data are rows of raw columns, and False for arrays that a network reads.
 
     Raises:
-        TypeError: `data` is a path, or a single row of a data frame.
+        TypeError: `data` is a path, or a Series with one row of a data frame.
     """
     remedy = _remedy(data)
     if remedy is not None:
@@ -83,7 +83,7 @@ def start_at_labels(network: nn.Cell, rows: Rows, weight: str | None = None) -> 
     """Make an untrained network predict approximately the mean of each label of the rows.
 
     Args:
-        network: a network; only a `Network` that was made from a schema changes.
+        network: the network. A network that was not made from a schema does not change.
         rows: training rows.
         weight: name of the column with the weights of thinned rows. Default: None.
     """
@@ -172,7 +172,7 @@ class SchemaTraining:
                 evaluation.
 
         Raises:
-            TypeError: `data` is a path, or a single row of a data frame.
+            TypeError: `data` is a path, or a Series with one row of a data frame.
             ValueError: rows do not fit the schema, the scales have learned nothing, or rows were
                 thinned and the loss or a metric ignores the rows' weights. A ValueError is also
                 raised if `batch_size` is out of range, or if `batch_size` is not None although the
@@ -320,7 +320,7 @@ def _all_rows(rows: Rows, schema: Schema) -> Callable[[], Iterator[Any]]:
 
 
 def _features_of(data: Any, names: list[str], more: Sequence[str]) -> Any:
-    """Return the feature columns, and the columns of `more` that exist, for `to_record_batch`."""
+    """Return the columns of `data` in `names`, and existing columns of `more`."""
     import pandas as pd
     import pyarrow as pa
 

@@ -65,8 +65,8 @@ class RankingMetric(_ListMetric):
     target)`` to :meth:`update`. For many items, compute the ranks with
     `mindspore_rec.metrics.rank_targets`, and call :meth:`add_ranks`.
 
-    Metrics of different rows are merged exactly: the value does not depend on the order of the
-    rows, on the batches or on the number of workers. The metric uses constant memory.
+    Merging is exact: the value does not depend on the order of the rows, on the batches or on the
+    number of workers. The metric uses constant memory.
 
     Args:
         k: number of items at the top of a ranking, at least 1; None for all items. Default: 10.

@@ -131,7 +131,7 @@ class _Counter(Protocol):
     counts: npt.NDArray[Any]
 
     def add(self, codes: npt.NDArray[np.uint32]) -> None:
-        """Add the codes of rows that follow the rows counted so far, oldest first."""
+        """Count the codes of new rows, sorted from the oldest row to the newest row."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the counts as a state."""

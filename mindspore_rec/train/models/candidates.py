@@ -96,7 +96,7 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return each field's part of an InputLayer's output, and its index there, by field name."""
+    """Return, by field name, the index of a part of InputLayer's output, and an index in it."""
     places = {}
     part = 0
     for table in schema.tables:
@@ -118,7 +118,7 @@ def _sharing(schema: Schema, column: Column) -> Iterator[Field]:
 
 
 def _match(schema: Schema, column: Column, model: str) -> Field | None:
-    """Return the field with the key of a history column's candidate; None if no field has it.
+    """Return the field that has the candidate's key for a history column, or None.
 
     Raises:
         ValueError: several fields have the key.

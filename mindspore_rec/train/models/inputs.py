@@ -53,7 +53,8 @@ class InputLayer(nn.Cell):
 
     Attributes:
         vectors_of_parts: number of vectors in each part that has vectors; these parts come first.
-        fields: number of vectors in a row: the number F of fields with 'concat', otherwise F + N.
+        fields: number of vectors in a row: F with 'concat', otherwise F + N, for F fields and N
+            numbers.
         dim: number of floats in the vector of a number.
         widths: number of floats in each part of a row.
         width: number of floats in the whole row.
@@ -121,7 +122,7 @@ def numbers_as_vectors(kind: str, numbers: int, dim: int, std: float) -> Any:
 
     Args:
         kind: 'embed', 'piecewise' or 'periodic'.
-        numbers: number of values per row.
+        numbers: number of numeric features in a row.
         dim: width of a vector.
         std: standard deviation of the initial vectors of 'embed' and 'piecewise'.
     """

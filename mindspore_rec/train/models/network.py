@@ -138,7 +138,7 @@ class Network(nn.Cell):
         }
 
     def store_users(self, cache: CacheConfig) -> None:
-        """Limit the host memory for the last events of users; call this method before training.
+        """Limit the host memory of the tables that store users' last events. Call before training.
 
         Each table in `users` is replaced by a new table without rows. The rows beyond the limit are
         stored on an SSD or on Redis. The tiers of a predictor are set separately, by
@@ -201,8 +201,8 @@ class Network(nn.Cell):
         """Make an untrained network predict approximately each label's mean, in the label's unit.
 
         In training, the network then learns only how rows differ from the mean. `RecModel` calls
-        `start_at` if it trains a new network on rows. A program that trains a network on a stream
-        may call this method too.
+        `start_at` before it trains an untrained network on a table of rows. A program that trains a
+        network on a stream may call this method too.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.

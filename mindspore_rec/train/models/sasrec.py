@@ -49,8 +49,8 @@ class SASRec(NextItemNetwork):
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 2, as in the paper.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
-        positions: number of learned vectors of positions; 0 if positions have no vectors. The first
-            vector of positions is for the newest event. Default: None, which means the `length` of
+        positions: number of learned position vectors; 0 if positions have no vectors. The first
+            position vector belongs to the newest event. Default: None, which means the `length` of
             the history.
         dropout: dropout of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'sasrec'.
@@ -117,7 +117,7 @@ class SASRec(NextItemNetwork):
 
 
 class _Block(nn.Cell):
-    """`HistoryTransformer` as a block, which reads no times."""
+    """Block with a `HistoryTransformer`; the times of events are ignored."""
 
     def __init__(self, dim: int, heads: int, positions: int, dropout: float) -> None:
         super().__init__()

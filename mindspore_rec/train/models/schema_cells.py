@@ -35,7 +35,7 @@ class SchemaEmbedding(nn.Cell):
         Tuple of float32 Tensors `[B, vectors, dim]`, one Tensor for each pair in `parts`.
 
     Attributes:
-        parts: the pairs (vectors, dim) of the outputs.
+        parts: pair (vectors, dim) of each output.
         schema: the schema.
 
     Raises:

@@ -39,8 +39,8 @@ class CrossNet(CrossLayers):
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
         compute_dtype: type to which the factors of products with rows are rounded; see `MLP`.
-            Rounding saves no time in this layer, because a product with a single vector takes as
-            long as reading the rows. Default: 'float32'.
+            Rounding to bfloat16 saves no time in this layer, because a product of rows with a
+            single vector takes as long as reading the rows. Default: 'float32'.
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per

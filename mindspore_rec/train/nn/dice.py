@@ -35,7 +35,7 @@ class DiceOperator(HistoryOperator):
     def construct(
         self, x: Tensor, alpha: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return the activations, the moments that normalized them, and the new moving moments."""
+        """Return the activations, the moments that were applied, and the new moving moments."""
         return self.forward(self.form, self.numbers, x, alpha, mean, variance)
 
     def bprop(

@@ -65,7 +65,7 @@ class Lists:
         self.count = nodes.size(self.starts)
 
     def of_values(self) -> str:
-        """Return the index of each value's list, int64 `[N + 1]`; the last element is B.
+        """Return the index of each value's list and, as last element, B; int64 `[N + 1]`.
 
         The first value of each list that is not empty gets a 1, all other values get a 0. The sum
         up to a value is then the number of the value's list among the lists that are not empty.
@@ -119,7 +119,7 @@ def block_of(nodes: Nodes, lists: Lists, chosen: str, length: str | None = None)
 
 
 def rows_of_lists(nodes: Nodes, rows: str, offsets: str) -> str:
-    """For each value, return the row of the value's list, `[N, width]`, from rows `[B, width]`."""
+    """Repeat each list's row for every value of the list: from `[B, width]` to `[N, width]`."""
     return nodes.add("Gather", rows, Lists(nodes, offsets).of_each_value())
 
 
@@ -143,8 +143,8 @@ def add_places(
 def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
     """Return each time difference's bucket, int64: its number of bits, or 0 if it is not positive.
 
-    The number of bits is computed with a logarithm, which may be 1 too small, and corrected by a
-    comparison with the power of two.
+    The number of bits is computed with a logarithm. The result may be 1 too small, and is corrected
+    by a comparison with the power of two.
 
     Args:
         nodes: `Nodes` object to which the new nodes are added.

@@ -85,7 +85,7 @@ class _Dice(nn.Cell):
 
 
 class _PRelu(nn.Cell):
-    """A PReLU with the Parameter of another cell."""
+    """PReLU that uses a given Parameter."""
 
     def __init__(self, alpha: Parameter) -> None:
         super().__init__(auto_prefix=False)
