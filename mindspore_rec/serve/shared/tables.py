@@ -127,7 +127,7 @@ class WrittenTable:
         last_times: np.ndarray | None = None,
         codes: np.ndarray | None = None,
     ) -> None:
-        """Set rows by their values or their codes.
+        """Set rows to `values`, or to quantized values (`codes`).
 
         `keys` are int64 `[n]`, `values` are float32 `[n, dim]`, and `codes` of int8 rows are uint8
         `[n, 4 + dim]`. `last_steps`, `last_times` and `counts` are uint32 `[n]`.

@@ -231,7 +231,7 @@ class ServedInSharedMemory(Served):
         self.progress = progress
 
     def _replace(self, chain: Sequence[Entry]) -> None:
-        """Prepare a full checkpoint without a copy of all its rows in this process's own memory."""
+        """Prepare a full checkpoint in shared memory, without a second copy of the rows."""
         try:
             self.runner.load(chain)
             self.features = self.learned(chain[-1])
@@ -249,7 +249,7 @@ class ServedInSharedMemory(Served):
         self._status = status
 
     def settle(self) -> None:
-        """Free the rows that only states before the newest state have used.
+        """Free the rows that belong only to states older than the newest state.
 
         Raises:
             SharedReaderStuckError: (of `_native`) a reader has used an old state for too long.

@@ -183,7 +183,7 @@ class DataPlace:
             passes.go_on(saved.passes, saved.path)
 
     def watch(self, data: Any) -> None:
-        """From now on, raise an error if training reads a stream that is not part of `state`."""
+        """Watch the training: raise an error if it reads a stream that is not part of `state`."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)
@@ -214,7 +214,7 @@ class DataPlace:
         return {NAME: self._source.state_dict(batches=number)}
 
     def passes(self, run: Any) -> dict[str, Any]:
-        """Return the position in passes over the data, in a dict; {} if the data have a state.
+        """Return a dict with the position in the passes; an empty dict if the data have a state.
 
         Args:
             run: parameters of the training.

@@ -90,8 +90,8 @@ def save_checkpoint(
             is not a checkpoint that this function wrote. A FileExistsError is raised before any
             file is written.
         OSError: a file cannot be written; an existing checkpoint is unchanged.
-        RuntimeError: weights without a table's rows were loaded into the network; see
-            `keep_rows()`.
+        RuntimeError: the rows of a table are missing, because only other weights were loaded into
+            the network; see `keep_rows()`.
 
     Example:
         >>> import tempfile
@@ -219,8 +219,7 @@ def load_checkpoint(
     number of workers.
 
     Args:
-        model: the model or cell, built in the same way and with the same table names as the saved
-            model.
+        model: the model or cell, with the same structure and table names as the saved model.
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
             `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.
         worker: index of this process, from 0. Set both `worker` and `workers` if several processes

@@ -66,17 +66,16 @@ class RecCheckpoint(Callback):
     data and callbacks depend only on the saved state. Eviction by capacity is an exception, because
     it chooses rows from random samples, and a restart changes the samples.
 
-    There are two supported forms of training data. Data in the first form are a source of batches
-    that has a state. Sources with a state are `StreamingDataset` objects, and `BatchWrapper`
-    objects, such as `FeatureBatches`, whose wrapped source has a state. Data in the second form
-    have a length, such as a list or a finite Dataset. Data with a length must yield the same
-    batches after each start of the program. After `restore()`, `RecModel` resumes in the middle of
-    a pass over data with a length. Batches of finished steps are read and skipped. The argument
-    `epoch` includes the epochs before the restart, so a restarted program trains only on the
-    remaining batches and epochs. An error is raised if the batches differ from the batches that
-    were read before the restart. If `data_starts_over` is False, all other data, such as a
-    generator or a `GeneratorDataset` over a stream, are rejected before the first step. The error
-    message contains the reason why the data cannot be resumed.
+    The training data must have a state or a length. A `StreamingDataset` has a state. A
+    `BatchWrapper`, such as `FeatureBatches`, has a state if the wrapped source has a state. A list
+    or a finite Dataset has a length. Data with a length must yield the same batches after each
+    start of the program. After `restore()`, `RecModel` resumes in the middle of a pass over data
+    with a length. Batches of finished steps are read and skipped. The argument `epoch` includes the
+    epochs before the restart, so a restarted program trains only on the remaining batches and
+    epochs. An error is raised if the batches differ from the batches that were read before the
+    restart. If `data_starts_over` is False, all other data, such as a generator or a
+    `GeneratorDataset` over a stream, are rejected before the first step. The error message contains
+    the reason why the data cannot be resumed.
 
     If a checkpoint cannot be written during training, for example because the disk is full, a
     warning is logged and training continues. The next delta contains all changes since the last
@@ -114,8 +113,8 @@ class RecCheckpoint(Callback):
             accepted. Default: False.
         row_checks: settings for detecting rows that have changed although no update has written the
             rows. Default: `RowChecks()`, which uses a digest of each row.
-        publication: network and checkpoint messages for predictors of the run. Default: None, which
-            means that predictors get only the checkpoints.
+        publication: settings for publishing the network and announcing checkpoints to predictors.
+            Default: None, which means that predictors get only the checkpoints.
 
     Attributes:
         directory: directory of the run.

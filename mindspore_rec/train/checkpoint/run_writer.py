@@ -350,9 +350,9 @@ class RunWriter:
             logger.warning("announcing %s failed", path, exc_info=True)
 
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
-        """Return a function that creates the manifest's fields with a new state id.
+        """Return a function that returns the fields of a manifest, with a new state id.
 
-        When the returned function is called, the newest state becomes the parent of a delta.
+        The parent of a delta is the newest state at the call of the returned function.
         """
         now = time.time()
         return lambda: {

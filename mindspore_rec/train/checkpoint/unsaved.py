@@ -25,7 +25,7 @@ def has_changed(table: TableParameter, mark: int) -> bool:
 
 
 def differs_from(cell: nn.Cell, tables: Mapping[str, TableParameter], entry: Entry) -> bool:
-    """Return whether table clocks, table limits or dense parameters differ from the checkpoint's.
+    """Return whether table clocks, table limits or dense parameters differ from a checkpoint.
 
     Args:
         cell: the training cell.

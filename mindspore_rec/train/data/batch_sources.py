@@ -161,8 +161,8 @@ class IterableBatches(BatchSource):
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
         """Return the batches of the iterable's method `split_by_worker(worker, workers)`.
 
-        Returns:
-            None if the iterable has no method `split_by_worker`, or if the method returns None.
+        Returns: Source of the worker's batches. None if the iterable has no method
+            `split_by_worker`, or if the method returns None.
         """
         split = getattr(self._data, "split_by_worker", None)
         share = None if split is None else split(worker, workers)

@@ -84,7 +84,7 @@ class KeptBatches(BatchWrapper):
         return list(_replaced(self.source.column_names, self.schema.pipeline.kept))
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Raise ValueError: the events of one user must not be divided among several workers."""
+        """Raise ValueError, because several workers would divide the events of one user."""
         names = [each.name for each in self.schema.pipeline.kept]
         raise ValueError(
             f"histories {names} are kept from rows by one process, got {workers} workers: train "
@@ -215,7 +215,7 @@ def _table_of(kept: KeptEvents, tables: Mapping[str, Any]) -> Any:
 
 
 class _Scratch:
-    """Changed rows of users, read in place of the rows of a table that stays unchanged.
+    """Temporary changes of users' rows, which hide the rows of a table but do not change the table.
 
     Args:
         table: the table.
@@ -242,7 +242,8 @@ class _Scratch:
         self.event_time = max(seconds, self.event_time or 0)
 
     def evict_due(self) -> None:
-        """Do nothing, because a user whose row is due for eviction has no history."""
+        """Do nothing: if a user's row is due for eviction, the lookup already returns no
+        history."""
 
     def close(self) -> None:
         """Free the rows."""

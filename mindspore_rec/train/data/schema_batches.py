@@ -114,5 +114,6 @@ class SchemaBatches(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """Always False: batches that were read ahead are lost when the iteration ends."""
+        """Always False, because batches that the thread read ahead are lost when the iteration
+        ends."""
         return False

@@ -113,7 +113,7 @@ class WorkerSplit(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """True if `reads_on` of the source is True and each source batch yields one batch."""
+        """True if the source's `reads_on` is True, and one source batch gives one batch."""
         return self.by != "batches" and self.source.reads_on
 
     def read(self) -> Iterator[Batch]:
@@ -132,7 +132,7 @@ class WorkerSplit(BatchWrapper):
     def _every(self, worker: int, workers: int) -> Iterator[Batch]:
         """Read as many batches as there are workers, then yield this worker's batch.
 
-        All workers therefore have the same position after each batch.
+        All workers have the same position in the data after each batch.
         """
         batches = self.source.read()
         while True:

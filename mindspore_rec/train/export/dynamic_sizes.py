@@ -52,7 +52,7 @@ def free_sizes(model: Any, sizes: Mapping[str, int], parameters: Collection[str]
     Args:
         model: the exported model.
         sizes: size of the first dimension of each input in the exported model.
-        parameters: names of the dense parameters, whose sizes do not vary.
+        parameters: names of the dense parameters, which keep their sizes.
 
     Raises:
         NotExportableError: an exported size occurs in a value that is not a shape.
@@ -125,7 +125,7 @@ class _Sizes:
         The constant is the size itself, or a tensor that repeats one row for each row of the input.
 
         Raises:
-            NotExportableError: the constant depends on the size in any other way.
+            NotExportableError: the constant depends on the size, but is neither.
         """
         whole = value.dtype.kind in "iu"
         if whole and value.shape == (1,) and int(value[0]) in self.inputs:

@@ -23,7 +23,7 @@ _GROUP = "frozen_group"
 
 
 class FrozenTable(nn.Cell):
-    """A table as two Parameters: the sorted keys, and the rows in the order of the keys.
+    """Table stored in two Parameters: the sorted keys, and the rows in the order of the keys.
 
     Args:
         table: the table to copy the rows from.
@@ -59,7 +59,7 @@ class FrozenTable(nn.Cell):
         return self.rows_of(ids)
 
     def rows_of(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids for `construct` and `lookup_eval`."""
+        """Return the rows of the ids; called by `construct` and `lookup_eval`."""
         flat = ids.astype(ms.int64).reshape((-1,))
         place = ops.minimum(ops.searchsorted(self.keys, flat), self.count - 1)
         known = ops.gather(self.keys, place, 0) == flat

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raise errors of table operators with the operator's message, and repair graphs after errors.
+"""Short messages for errors of table operators, and repair of graphs after such errors.
 
 MindSpore puts an operator's message into a page of other text. After any operator in a graph has
 failed, MindSpore refuses to run the graph again, although the table is unchanged. This module wraps

@@ -128,8 +128,8 @@ def _text_remedy(column: np.ndarray, first: str | bytes, is_label: bool) -> str:
 def row_count(batch: tuple[Tensor, ...]) -> int:
     """Return the number of rows of a batch: the length of the last column, which is the label.
 
-    The length of the first column is not the number of rows if the rows have different numbers of
-    values.
+    The length of the first column may differ from the number of rows: if rows have histories, the
+    first column may contain all values of the histories.
 
     Example:
         >>> row_count((Tensor(np.zeros(7)), Tensor(np.zeros((3, 1)))))

@@ -43,7 +43,7 @@ def _hint(what: str, text: str) -> None:
 
 
 def _caller() -> int:
-    """Return the `stacklevel`, counted from `_hint`, of the first caller outside this package."""
+    """Return the `stacklevel` with which `_hint` reports the first caller outside this package."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame):
         depth, frame = depth + 1, frame.f_back

@@ -153,8 +153,8 @@ class TrainLoop:
             self._step(batch, begin)
         self._settle()
         run.interrupted = self._peers.interrupted(self._interruption)
-        # Set `taken` and `complete` before the callbacks are called, because a callback may request
-        # a stop.
+        # Set `taken` and `complete` before the callbacks run, because a callback may request a
+        # stop.
         taken = passes.taken
         complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
         self.summary.epochs += complete
@@ -233,7 +233,7 @@ class TrainLoop:
             self._interruption.waiting = True
 
     def _can_go_on(self) -> bool:
-        """Return True if a batch can be trained on although the source has no further batch yet."""
+        """Return True if training can go on with a batch that was read ahead."""
         return self._peers.reads_on and self._stage.has_batch
 
     def _idle(self) -> None:

@@ -126,7 +126,7 @@ class Passes:
         }
 
     def go_on(self, state: Mapping[str, Any], path: Any) -> None:
-        """Before the first batch and after a call of `keep`, resume at the position in `state`.
+        """Resume at the position in `state`; call `keep` first, and `go_on` before the first batch.
 
         Args:
             state: position that the method `state` returned.

@@ -35,7 +35,7 @@ _Times = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Placement:
-    """Place where an operator, or the dense network, runs.
+    """Device on which an operator, or the dense network, runs.
 
     Args:
         operator: name of the operator in MindSpore's logs, such as 'EmbeddingLookup' or

@@ -130,7 +130,7 @@ class RecModel(ModelEvaluation):
 
     Attributes:
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. `prefetch_ids`
-            returns a dict with the ids that the network will look up, by table name. The ids of a
+            returns a dict from table names to the ids that the network will look up. The ids of a
             table are an array or a list of arrays. `prefetch_ids` is required for a table whose
             cache prefetches rows and whose ids the network computes. Set `prefetch_ids` before
             training. Default: None, which suffices if the batch contains all ids, as columns or as
@@ -306,7 +306,7 @@ class RecModel(ModelEvaluation):
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range. A ValueError is
-                also raised if the data yield no batch, or if they can be read only once although
+                also raised if the data yield no batch, or if the data can be read only once but
                 there are several epochs. A ValueError is also raised if a batch has no rows, or
                 contains NaN or infinity. A ValueError is also raised if the labels of the first
                 batch are outside [0, 1] and the loss is a binary cross-entropy.

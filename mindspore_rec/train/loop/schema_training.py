@@ -156,8 +156,7 @@ class SchemaTraining:
     ) -> Any:
         """Return batches of arrays if data are raw rows; return other data unchanged.
 
-        If the schema has histories that the library collects from rows, the batches contain these
-        histories.
+        If the schema has a `KeptHistoryColumn`, the batches contain the histories.
 
         Args:
             data: a `Rows`, its batches, a DataFrame or an Arrow Table; a `StreamSource` of raw
@@ -254,7 +253,7 @@ class SchemaTraining:
     # ---- predictions
 
     def tables_after(self, events: Sequence[Any]) -> dict[str, Any]:
-        """Return the network's tables, but replace each table of users by a log of events.
+        """Return the network's tables; a log of events replaces each table of users.
 
         Args:
             events: logs of events, as rows of raw columns.

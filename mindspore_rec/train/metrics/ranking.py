@@ -58,8 +58,8 @@ class RankingMetric(_ListMetric):
     """Base class of the metrics that are means over rankings; a ``mindspore.train.Metric``.
 
     A row is one ranking of items, and its targets are the items that are relevant. If several items
-    have the same score, a target's rank is the middle of their ranks (mid rank): another item with
-    the target's score counts one half.
+    have the same score, each item's rank is the mean of the ranks of these items (mid rank):
+    another item with the target's score counts one half.
 
     ``mindspore.Model(net, loss_fn, metrics={"ndcg": NDCG()}).eval(dataset)`` passes ``(score,
     target)`` to :meth:`update`. For many items, compute the ranks with

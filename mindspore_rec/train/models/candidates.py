@@ -25,11 +25,11 @@ class Candidates(nn.Cell):
     """Pair the events of each history with the candidate, the item that the row scores.
 
     The vector of an event is the concatenation of the vectors of the event's keys: first the key in
-    the history's column, then the keys in the side columns. The candidate's vector is the
-    concatenation, in the same order, of the vectors of the row's columns that share the tables of
-    the event's keys. If no column of the row shares the table of a side column, the side column's
-    part of the candidate's vector is 0. Side columns of numbers, such as the times of events, are
-    not read.
+    the history's column, then the keys in the side columns. The vector of the candidate has the
+    same parts in the same order: for each part, the vector of the row's column that shares the
+    part's table. If no column of the row shares the table of a side column, the side column's part
+    of the candidate's vector is 0. Side columns of numbers, such as the times of events, are not
+    read.
 
     Args:
         inputs: the first cell of a network that was made from a schema.

@@ -187,10 +187,10 @@ class Network(nn.Cell):
 
     @property
     def is_started(self) -> bool:
-        """True if the label scale was set or, in a network without one, if a last bias is not 0.
+        """True if the label scale was set; without a label scale, if any last bias is not 0.
 
         Training, loading a checkpoint and `start_at` set the label scale and the last biases. If
-        `start_at` sets the last biases for rates of 0.5, the biases are 0, and the property stays
+        the mean of every label is 0.5, `start_at` sets the last biases to 0, and the property stays
         False.
         """
         if self.label_scale is not None:

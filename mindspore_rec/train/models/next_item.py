@@ -95,7 +95,7 @@ class NextItemNetwork(Network):
 
 
 class _States(nn.Cell):
-    """The blocks' output for the newest event of each list, normalized.
+    """Normalized output of the last block for the newest event of each list.
 
     Args:
         dim: width of an event.

@@ -22,7 +22,7 @@ __all__ = ["Dice", "DiceOperator", "PReLU", "PReLUOperator"]
 
 
 class DiceOperator(HistoryOperator):
-    """The operator of `Dice`; it normalizes with the moments of the batch or of the caller."""
+    """Operator of `Dice`: normalizes by the batch's moments (`of_batch`) or by given moments."""
 
     def __init__(self, of_batch: bool, epsilon: float, momentum: float) -> None:
         super().__init__()

@@ -67,8 +67,8 @@ class Lists:
     def of_values(self) -> str:
         """Return the index of each value's list and, as last element, B; int64 `[N + 1]`.
 
-        The first value of each list that is not empty gets a 1, all other values get a 0. The sum
-        up to a value is then the number of the value's list among the lists that are not empty.
+        The first value of each list that is not empty gets a 1, all other values get a 0. The
+        cumulative sum is the number of each value's list among the lists that are not empty.
         """
         nodes = self._nodes
         filled = nodes.add("NonZero", nodes.add("Greater", self.ends, self.starts))
@@ -98,7 +98,7 @@ def longest_of(nodes: Nodes, counts: str) -> str:
 
 
 def block_of(nodes: Nodes, lists: Lists, chosen: str, length: str | None = None) -> Block:
-    """Return the block of the lists in `chosen`.
+    """Return a padded block of the lists whose indexes are in `chosen`.
 
     Args:
         nodes: `Nodes` object to which the new nodes are added.
@@ -126,7 +126,7 @@ def rows_of_lists(nodes: Nodes, rows: str, offsets: str) -> str:
 def add_places(
     nodes: Nodes, values: str, offsets: str, table: str, times: str | None = None
 ) -> str:
-    """Add a table's row to each value, by the value's position in its list; see `AddPlaces`."""
+    """Add to each value the row of `table` for its position in its list; see `AddPlaces`."""
     lists = Lists(nodes, offsets)
     newest = nodes.add("Gather", lists.ends, lists.of_each_value())
     newest = nodes.add("Sub", newest, nodes.constant([1]))
@@ -149,7 +149,8 @@ def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
     Args:
         nodes: `Nodes` object to which the new nodes are added.
         difference: int64 tensor.
-        table: name of the table; all larger differences use the last row of the table.
+        table: name of the table. Differences with more bits than the table has buckets use its last
+            row.
     """
     limited = nodes.add("Max", difference, nodes.constant(0))
     limited = nodes.add("Min", limited, nodes.constant(1 << _MOST_BITS))
@@ -185,7 +186,7 @@ def append_rows(nodes: Nodes, rows: str, values: str, offsets: str) -> str:
 
 
 def values_of_block(nodes: Nodes, block: str, offsets: str, *, keeps_last: bool) -> str:
-    """Return the values of a block `[B, length, width]`; the result equals `ToValues`."""
+    """Return the values of a block `[B, length, width]`, as the operator `ToValues` does."""
     lists = Lists(nodes, offsets)
     of_value = lists.of_each_value()
     length, width = nodes.size(block, 1), nodes.part(nodes.add("Shape", block), 2)
@@ -203,5 +204,5 @@ def values_of_block(nodes: Nodes, block: str, offsets: str, *, keeps_last: bool)
 
 
 def _last(nodes: Nodes, table: str) -> str:
-    """Return the number of a table's last row, int64 `[1]`."""
+    """Return the index of a table's last row, int64 `[1]`."""
     return nodes.add("Sub", nodes.size(table), nodes.constant([1]))

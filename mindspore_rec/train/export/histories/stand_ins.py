@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-ins for the native operators over histories during an export.
 
-A stand-in uses MindSpore's operators. Where the nodes depend on the lengths of the lists, the
-stand-in uses a mark.
+A stand-in uses MindSpore's operators. For nodes that depend on the lengths of the lists, the
+stand-in uses a mark, which is replaced later.
 """
 
 from __future__ import annotations
