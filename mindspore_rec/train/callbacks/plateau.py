@@ -133,10 +133,10 @@ class _Watch(ResumedCallback):
         return gain > self.min_delta
 
     def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
-        """Act after an evaluation that improves the metric."""
+        """Called after an evaluation that improves the metric."""
 
     def _on_no_better(self, run_context: RunContext) -> None:
-        """Act after an evaluation that does not improve the metric."""
+        """Called after an evaluation that does not improve the metric."""
 
 
 class EarlyStopping(_Watch):
@@ -175,18 +175,18 @@ class EarlyStopping(_Watch):
             callbacks, `directory` is not used. Default: None, which means the system's directory
             for temporary files.
         cuts: maximum number of times that the learning rates are lowered. At a cut, the training
-            does not end: it goes back to the state of the best evaluation, and multiplies the
-            learning rates by `factor`. After each cut, evaluations without improvement are counted
-            from 0 again. Needs `restore_best`. Default: 0.
+            does not end: the state of the best evaluation is restored, and the learning rates are
+            multiplied by `factor`. After each cut, evaluations without improvement are counted from
+            0 again. Needs `restore_best`. Default: 0.
         factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
 
     Attributes:
         best: best value so far; None if there was no evaluation yet.
         best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
             yet.
-        path: the steps that led from the first weights to the best weights, as pairs (number of
-            steps, factor of the learning rates). Steps that a return to the best weights has undone
-            are not part of the path.
+        path: pairs (number of steps, factor of the learning rates) of the steps from the first
+            weights to the best weights. Steps are left out if a return to the best weights has
+            undone them.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does

@@ -134,7 +134,7 @@ class ProgressiveValidation(Callback):
             self._report(run_context.original_args())
 
     def figures(self) -> dict[str, float]:
-        """Return auc, log_loss, calibration (predicted / observed) and drift of the window.
+        """Return auc, log_loss, calibration (predicted / observed) and drift, over the window.
 
         If a metric is not defined, such as the AUC of a single class, its value is NaN.
 
@@ -218,7 +218,7 @@ class ProgressiveValidation(Callback):
 
 
 def _of_all(group: Group, part: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-    """Return the concatenated arrays of all workers; this worker adds `rows` rows, 0 if idle."""
+    """Return the concatenated arrays of all workers, with the first `rows` rows of this worker."""
     mine = pack_arrays({name: array[:rows] for name, array in part.items()})
     by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
     made = {name: np.concatenate([each[name] for each in by_worker]) for name in part}

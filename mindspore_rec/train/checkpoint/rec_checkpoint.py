@@ -99,8 +99,8 @@ class RecCheckpoint(Callback):
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
             `every_seconds` is required.
-        keep: number of full checkpoints to keep, at least 1. All deltas after the oldest of these
-            full checkpoints are kept too. Default: 2.
+        keep: number of full checkpoints to keep, at least 1. All deltas after the oldest kept full
+            checkpoint are kept too. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None, which means that a
             delta is written only just before each full checkpoint, and at the end of a training.
@@ -108,7 +108,7 @@ class RecCheckpoint(Callback):
             object has the methods `state_dict()` and `load_state_dict(state)`. The states of
             `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau`, `EvalCallback`, `WeightAverage`
             and `RateSchedule` are saved automatically.
-        data_starts_over: True if, after a restart, the data start from the beginning. If
+        data_starts_over: whether the data start from the beginning after a restart. If
             `data_starts_over` is True, the position in the data is not saved, and any data are
             accepted. Default: False.
         row_checks: settings for detecting rows that have changed although no update has written the
@@ -289,7 +289,8 @@ class RecCheckpoint(Callback):
             wanted = self._wanted(train_dataset, new_data)
             states = team.each(lambda: self._checked(chain, shares, team, wanted, new_data))
             team.each(lambda: check_load(cell, chain, shares))
-            # Load the states before the tables: if loading a state fails, no row has changed yet.
+            # Load the states before the tables, so that no row has changed if loading a state
+            # fails.
             team.each(lambda: states.load_all(wanted))
             generators = states.random()
             load_chain(cell, chain, shares)

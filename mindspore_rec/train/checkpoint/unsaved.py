@@ -19,7 +19,7 @@ __all__ = ["differs_from", "has_changed"]
 
 
 def has_changed(table: TableParameter, mark: int) -> bool:
-    """Return whether rows of a table have changed since `mark`."""
+    """Return whether rows of a table have changed since the change-log position `mark`."""
     keys: np.ndarray = table.export_since(mark, sweep=False)["keys"]
     return len(keys) > 0
 

@@ -169,7 +169,7 @@ class IterableBatches(BatchSource):
         return None if share is None else batch_source(share)
 
     def covered_streams(self) -> list[Any]:
-        """Return the iterable and its wrapped sources; an empty list if there is no state."""
+        """Return the iterable and the sources that it wraps; [] if the iterable has no state."""
         streams: list[Any] = []
         each: Any = self._data if self.has_state else None
         while each is not None and not any(each is known for known in streams):
@@ -215,8 +215,9 @@ class DatasetBatches(BatchSource):
         """Return an iterator over one pass of the data set."""
         # The names are read only if needed: to return the names, MindSpore copies the pipeline.
         names = tuple(self.column_names) if self._numpy else None
-        # The iterator does not run in a separate thread, where an error inside the pipeline would
-        # crash MindSpore 2.10. Without a separate thread, Ctrl-C does not end a wait at once.
+        # The iterator runs in the calling thread, because in a separate thread, an error inside the
+        # pipeline would crash MindSpore 2.10. A disadvantage is that Ctrl-C does not end a wait at
+        # once.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):

@@ -242,8 +242,7 @@ class _Scratch:
         self.event_time = max(seconds, self.event_time or 0)
 
     def evict_due(self) -> None:
-        """Do nothing: if a user's row is due for eviction, the lookup already returns no
-        history."""
+        """Do nothing, because users whose rows are due for eviction have no history."""
 
     def close(self) -> None:
         """Free the rows."""

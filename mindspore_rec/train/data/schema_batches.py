@@ -114,6 +114,5 @@ class SchemaBatches(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """Always False, because batches that the thread read ahead are lost when the iteration
-        ends."""
+        """Always False, because batches that were read ahead are lost when an iteration ends."""
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of an ONNX graph: the node that computes a value, its readers, and needed nodes."""
+"""Nodes of an ONNX graph: which node computes a value, which nodes read it, which are needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def makers_of(nodes: Iterable[Any]) -> dict[str, Any]:
 
 
 def readers_of(nodes: Iterable[Any]) -> dict[str, list[Any]]:
-    """Return, for the name of each value, the nodes that read the value as an input."""
+    """Return a dict from the name of a value to the nodes that read the value."""
     readers: dict[str, list[Any]] = {}
     for node in nodes:
         for name in node.input:

@@ -56,7 +56,7 @@ set_engine(MindSporeEngine())
 _held = ctypes.CDLL(LIBRARY)
 
 
-# Users pass keys to these operators, so each call raises its errors at once.
+# Users pass keys to these operators, so a call waits for the operator, and raises its errors.
 _WITH_USERS_KEYS = frozenset(
     f"Msr{name}"
     for name in (

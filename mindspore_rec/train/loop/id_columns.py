@@ -72,10 +72,10 @@ class IdColumns:
 
     Args:
         tables: the tables.
-        prefetch_ids: a function that takes a batch's columns and returns a dict of ids by table
-            name. The ids of a table are an array or a list of arrays. For tables that are not in
-            the dict, hashes identify the id columns. Default: None, which means that hashes
-            identify the id columns of all tables.
+        prefetch_ids: a function that takes a batch's columns and returns a dict from table names to
+            ids. The ids of a table are an array or a list of arrays. For tables that are not in the
+            dict, hashes identify the id columns. Default: None, which means that hashes identify
+            the id columns of all tables.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -146,7 +146,7 @@ class IdColumns:
         return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Compare a batch with its step's lookups; call this after each step while `watching`."""
+        """Compare a batch with the lookups of its step; call after each step while `watching`."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue
@@ -185,7 +185,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 
 
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
-    """Return the windows whose ids have the hash `digest`.
+    """Return the columns or fields whose ids have the hash `digest`.
 
     If no column contains the ids, search the concatenation of all columns.
     """

@@ -201,7 +201,8 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
-        """Inside the context, read batches from `stream`; at its end, drop the other batches."""
+        """Inside the context, read batches from `stream`; after the context, drop batches read
+        ahead."""
 
         def find_names() -> Sequence[str]:
             return source.column_names

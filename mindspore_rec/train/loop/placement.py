@@ -183,8 +183,8 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
 def _step_name(table: Any, optimizer: Any) -> str | None:
     if optimizer is None:
         return None
-    # `cells_and_names` lists a combined optimizer before its parts. Therefore, if several cells
-    # bind the table, the last of these cells updates the table.
+    # `cells_and_names` lists a combined optimizer before its parts. If several cells bind the
+    # table, the last of these cells updates the table.
     name = None
     for _, cell in optimizer.cells_and_names():
         if table.id in getattr(cell, "table_bindings", {}):
@@ -200,8 +200,8 @@ class PlacementMonitor(Callback):
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: a pair `(step, PlacementReport)` for each log. Calls and times in a report are
-            counted from the previous log.
+        reports: a pair `(step, PlacementReport)` for each log. A report contains the calls and
+            times since the previous log.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports

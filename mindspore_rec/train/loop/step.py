@@ -46,7 +46,7 @@ class TrainStep(nn.Cell):
     Use this cell instead of `mindspore.nn.TrainOneStepCell`. `TrainOneStepCell` computes the
     network once for the loss and again for the gradients. The graph compiler merges these two
     computations if all operators are pure functions. The graph compiler never merges lookups that
-    insert and count keys, so the tables would count every key twice.
+    insert and count keys, so the tables of a `TrainOneStepCell` would count every key twice.
 
     Args:
         network: cell that returns the loss.

@@ -114,7 +114,7 @@ class MergedMetric(Metric):
 
     @abstractmethod
     def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add a state of another metric with `rows` rows; `_rows` does not count these rows yet."""
+        """Add the state of another metric over `rows` rows; the caller counts these rows."""
 
     @abstractmethod
     def _value(self) -> float:

@@ -137,7 +137,7 @@ class _Counter(Protocol):
         """Return the counts as a state."""
 
     def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add another counter's state; its `rows` rows follow the rows of this counter."""
+        """Add the state of another counter, with `rows` rows newer than this counter's rows."""
 
 
 class _TotalCounter:

@@ -48,8 +48,8 @@ class Candidates(nn.Cell):
 
     Raises:
         TypeError: `inputs` was not made from a schema.
-        ValueError: the schema has no history; or not exactly one column of the row shares the table
-            of a history.
+        ValueError: the schema has no history; or no column of the row, or several columns, share
+            the table of a history.
     """
 
     def __init__(self, inputs: InputLayer, model: str) -> None:

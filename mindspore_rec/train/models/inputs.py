@@ -42,17 +42,17 @@ class InputLayer(nn.Cell):
             for each number. Default: 1.
 
     Inputs:
-        ids: int64 Tensor, in the same form as for the cell that `Features.embedding` returns.
+        ids: int64 Tensor, the input of the cell that `Features.embedding` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
         Tuple of the parts of a row, float32 Tensors `[B, ...]`: first the vectors of the fields,
         then the numbers themselves or vectors of the numbers. `widths` contains the number of
-        floats of each part.
-            With several members, each part has `members` times B rows.
+        floats of each part. With several members, each part has `members` times B rows.
 
     Attributes:
-        vectors_of_parts: number of vectors in each part that has vectors; these parts come first.
+        vectors_of_parts: number of vectors in each part with vectors. Parts with vectors come
+            first.
         fields: number of vectors in a row: F with 'concat', otherwise F + N, for F fields and N
             numbers.
         dim: number of floats in the vector of a number.
@@ -145,7 +145,7 @@ class FirstOrder(nn.Cell):
         members: number of members; the cell repeats its output for each member. Default: 1.
 
     Inputs:
-        ids: int64 Tensor, in the same form as for the cell that `Features.sums` returns.
+        ids: int64 Tensor, the input of the cell that `Features.sums` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:

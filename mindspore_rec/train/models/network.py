@@ -200,9 +200,9 @@ class Network(nn.Cell):
     def start_at(self, means: Sequence[float], deviations: Sequence[float]) -> None:
         """Make an untrained network predict approximately each label's mean, in the label's unit.
 
-        In training, the network then learns only how rows differ from the mean. `RecModel` calls
-        `start_at` before it trains an untrained network on a table of rows. A program that trains a
-        network on a stream may call this method too.
+        After a call of `start_at`, the network has to learn only how rows differ from the mean.
+        `RecModel` calls `start_at` before it trains an untrained network on a table of rows. A
+        program that trains a network on a stream may call this method too.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.

@@ -43,7 +43,7 @@ class AttentionForm:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of the loop over the groups of lists.
+    """Runs of the loop over groups of lists; each run computes some queries of one group.
 
     Attributes:
         count: number of runs, int64 `[1]`.

@@ -171,7 +171,7 @@ def longer_offsets(nodes: Nodes, offsets: str) -> str:
 
 
 def append_rows(nodes: Nodes, rows: str, values: str, offsets: str) -> str:
-    """Append the list's row in `[B, width]` to each list of `[N, width]`; return all values."""
+    """Append row b of `rows` `[B, width]` to list b of `values` `[N, width]`; return the values."""
     lists = Lists(nodes, offsets)
     zero = nodes.constant([0])
     events = nodes.numbers(zero, lists.values)

@@ -16,7 +16,7 @@ Build = Callable[..., str]
 
 
 class Mark(nn.Cell):
-    """Product and sums that depend on all inputs; `insert_histories` replaces the mark by nodes.
+    """Computation that depends on all inputs, and is replaced by ONNX nodes (`insert_histories`).
 
     The names of the Parameters identify the inputs. Integers and float32 numbers are multiplied by
     different Parameters, so `insert_histories` knows which inputs were converted from integers.

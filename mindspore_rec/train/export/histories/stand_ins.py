@@ -97,7 +97,7 @@ class _AddPlaces(nn.Cell):
 
 
 class _AppendRows(nn.Cell):
-    """Stand-in for `AppendRows`; in the exported model, the output has the shape of the values."""
+    """Stand-in for `AppendRows`, whose output has the same shape as `values` during the export."""
 
     def __init__(self, cell: AppendRows, marks: Marks) -> None:
         super().__init__(auto_prefix=False)
