@@ -167,7 +167,7 @@ class WrittenTable:
 
 
 class SharedTableRows:
-    """Rows of a table in the shared memory's newest state, for the scrubber.
+    """Rows of a table in the newest state in shared memory; the scrubber reads these rows.
 
     Args:
         table: the table that this process writes.

@@ -127,7 +127,8 @@ class RunWriter:
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads, each with a channel to the same kind of thread on other workers."""
+        """Start the threads for deltas and merges; each thread has a channel to its peers on other
+        workers."""
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)

@@ -184,7 +184,7 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: the constructor's `tables` if it was passed.
+        """Return the tables that receive the event time: `tables`, if the argument was passed.
 
         Args:
             tables: tables of the network that is trained.

@@ -138,8 +138,7 @@ class IdColumns:
                     raise TypeError(
                         f"prefetch_ids: ids of '{name}' must be int32 or int64, got {array.dtype}"
                     )
-            # `prefetch_ids` returns the ids of this table, so no search for the table's id columns
-            # is needed.
+            # No search for id columns is needed for a table whose ids `prefetch_ids` returns.
             self._watched.pop(name, None)
             if arrays:
                 ids_by_table[name] = _joined(arrays)

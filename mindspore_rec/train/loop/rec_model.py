@@ -133,9 +133,9 @@ class RecModel(ModelEvaluation):
             returns a dict from table names to the ids that the network will look up. The ids of a
             table are an array or a list of arrays. `prefetch_ids` is required for a table whose
             cache prefetches rows and whose ids the network computes. Set `prefetch_ids` before
-            training. Default: None, which suffices if the batch contains all ids, as columns or as
-            fields of columns. If `prefetch_ids` is None, the first training step shows which
-            columns contain each table's ids.
+            training. Default: None, which suffices if all ids are columns, or fields of columns, of
+            the batch. If `prefetch_ids` is None, the first training step shows which columns
+            contain each table's ids.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, or has a value that is not
@@ -523,7 +523,7 @@ class RecModel(ModelEvaluation):
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or a batch is
-                of a kind that `train` rejects too.
+                invalid; see `train`.
             RuntimeError: the optimizer does not update a table, or the stream fails.
             FloatingPointError: see `train`.
         """

@@ -95,7 +95,7 @@ class TrainSummary:
 
     @property
     def slowest_worker(self) -> int | None:
-        """Index of the worker that the others waited for most; None if there is only one worker."""
+        """Index of the slowest worker, for which the other workers waited; None for one worker."""
         return self.waits.index(min(self.waits)) if len(self.waits) > 1 else None
 
     @property

@@ -15,7 +15,8 @@ __all__ = ["HSTU"]
 
 
 class HSTU(NextItemNetwork):
-    r"""HSTU: product of a history's state, from attention without softmax, and an item's vector.
+    r"""HSTU: product of a history's state, computed by attention without softmax, and an item's
+    vector.
 
     The formula is the same as for `SASRec`, but the blocks are `nn.HSTU` cells:
 

@@ -141,7 +141,7 @@ def add_places(
 
 
 def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
-    """Return each time difference's bucket, int64: its number of bits, or 0 if it is not positive.
+    """Return the bucket of each time difference, int64: its number of bits; 0 if not positive.
 
     The number of bits is computed with a logarithm. The result may be 1 too small, and is corrected
     by a comparison with the power of two.
