@@ -145,7 +145,8 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time; ages of rows without an event time are counted from it."""
+        """Set the first event time, from which the ages of rows without an event time are
+        counted."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 

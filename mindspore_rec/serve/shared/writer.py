@@ -270,8 +270,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the last report if it is recent and its main numbers equal `scrub`; else
-        `scrub`."""
+        """Return the last report if it is recent and similar to `scrub`; otherwise `scrub`."""
         if scrub is None:
             return None
         now = time.monotonic()

@@ -45,8 +45,8 @@ class EvictCallback(Callback):
             The callback checks the number of rows after each step. The callback evicts only rows
             that the table's `Eviction` allows, so the table may still have more than `evict_rows`
             rows. Default: None.
-        evict_bytes: limit in bytes of the size of a table's rows and index; above the limit, the
-            callback evicts. Default: None.
+        evict_bytes: limit of the bytes of a table's rows and index; above the limit, the callback
+            evicts. Default: None.
 
     Attributes:
         evictions: `(step, cause)` of each eviction; the cause is 'time', 'steps', 'rows' or

@@ -352,8 +352,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        A checkpoint of a step may be saved before the evaluation after the step. A restart then
-        needs the best weights of an earlier step.
+        If the newest checkpoint was saved before the evaluation of the same step, a restart needs
+        the best weights of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]

@@ -183,7 +183,7 @@ class DataPlace:
             passes.go_on(saved.passes, saved.path)
 
     def watch(self, data: Any) -> None:
-        """Watch the training: raise an error if it reads a stream that is not part of `state`."""
+        """Raise an error as soon as training reads a stream that is not part of `state`."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)

@@ -77,8 +77,8 @@ def save_checkpoint(
         path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
             `path` contains a complete checkpoint, either the old or the new one. Default: False.
-        states: dict of objects to save with the model, by name, for example a `QuantileScale`. Each
-            object has the methods `state_dict()` and `load_state_dict(state)`. Default: none.
+        states: dict from names to other objects to save, for example a `QuantileScale`. Each object
+            has the methods `state_dict()` and `load_state_dict(state)`. Default: none.
         publication: `Publication` with the builder, the function that makes the network for
             predictors. Default: None, which means that a predictor must be constructed with a
             network.
@@ -90,7 +90,7 @@ def save_checkpoint(
             is not a checkpoint that this function wrote. A FileExistsError is raised before any
             file is written.
         OSError: a file cannot be written; an existing checkpoint is unchanged.
-        RuntimeError: the rows of a table are missing, because only other weights were loaded into
+        RuntimeError: the rows of a table are missing, because weights without rows were loaded into
             the network; see `keep_rows()`.
 
     Example:

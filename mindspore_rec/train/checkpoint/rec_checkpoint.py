@@ -104,8 +104,8 @@ class RecCheckpoint(Callback):
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None, which means that a
             delta is written only just before each full checkpoint, and at the end of a training.
-        states: dict of other objects to save, by name, for example a `ProgressiveValidation`. Each
-            object has the methods `state_dict()` and `load_state_dict(state)`. The states of
+        states: dict from names to other objects to save, for example a `ProgressiveValidation`.
+            Each object has the methods `state_dict()` and `load_state_dict(state)`. The states of
             `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau`, `EvalCallback`, `WeightAverage`
             and `RateSchedule` are saved automatically.
         data_starts_over: whether the data start from the beginning after a restart. If

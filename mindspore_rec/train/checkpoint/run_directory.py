@@ -27,8 +27,7 @@ __all__ = [
 
 
 def lock(root: Path) -> FileLock:
-    """Lock the run's directory, so that only this process can write checkpoints to it; return the
-    lock.
+    """Lock the run's directory for this process, and return the lock.
 
     Child processes made by a fork, such as workers of a data set, do not share the lock.
 

@@ -127,8 +127,7 @@ class RunWriter:
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads for deltas and merges; each thread has a channel to its peers on other
-        workers."""
+        """Start the threads; each thread has a channel to the same thread of the other workers."""
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)
@@ -186,8 +185,7 @@ class RunWriter:
         stall = time.perf_counter() - begin
 
         def write() -> list[tuple[TableParameter, int]]:
-            """Write the delta; return the saved marks of the tables, or [] if nothing was
-            written."""
+            """Write the delta; return the tables' saved marks, [] if nothing was written."""
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []
             if self.saved_step != step:  # if equal, the saved state is older than the marks

@@ -76,7 +76,7 @@ def _change_slices(graph: Any, change: _Change) -> None:
 
 
 def _from_end(place: int, size: int, sizes: Collection[int]) -> int:
-    """Return `place`; in the second half of a dynamic dimension, counted from the end.
+    """Return `place`, as a negative index if it is in the second half of a dynamic dimension.
 
     Args:
         place: start or end of a slice.

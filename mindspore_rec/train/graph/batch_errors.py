@@ -3,8 +3,8 @@
 
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
 output or C++ file names. For any cause, MindSpore may raise a TypeError, a ValueError or a
-RuntimeError. Like `operator_errors`, this module therefore reads the text of the error. The only
-other code that reads a text of an error reads a message of `fuse`.
+RuntimeError. Like `operator_errors`, this module therefore reads the text of the error. No other
+code reads the text of an error, except for one message of `fuse`.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # PyNative mode would otherwise raise this operator's error only at a later
+                # Wait for the operator, because PyNative mode would raise its error only at a later
                 # operation.
                 _pynative_executor.sync()
             return result

@@ -56,7 +56,7 @@ def as_tensors(
 
 
 def _copy(column: Any, on_cpu: bool) -> Any:
-    # A Tensor on the CPU may share memory with a NumPy array; a Tensor on another device may not.
+    # Only a Tensor on the CPU can share memory with a NumPy array.
     if isinstance(column, Tensor) and on_cpu:
         return Tensor.from_numpy(np.array(column.asnumpy()))
     return np.array(column, order="C") if isinstance(column, np.ndarray) else column

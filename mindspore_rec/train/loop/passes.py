@@ -293,8 +293,8 @@ class Passes:
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
         """Return the next batch; raise ValueError if reading ahead has drawn random numbers.
 
-        Reading a batch ahead may draw random numbers. A checkpoint after a step would then save
-        states of the generators that follow a later batch.
+        If reading ahead drew random numbers, a checkpoint after a step would save generator states
+        that belong to a later batch.
         """
         if not self._has_batch():
             return next(batches, None)

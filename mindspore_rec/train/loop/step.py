@@ -103,8 +103,8 @@ class TrainStep(nn.Cell):
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)
-        # Differentiate a cell, not a method: MindSpore would never free the object of the method,
-        # which contains the network's tables.
+        # Differentiate a cell, because MindSpore never frees the object of a differentiated method,
+        # nor the network's tables.
         scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 

@@ -54,8 +54,8 @@ class MergedMetric(Metric):
         """Add all rows of other metrics to this metric, in the order of `others`.
 
         After the merge, the value equals the value of a single metric over all rows. For metrics of
-        counts or ranks, the merged value is exact; for other metrics, it differs by the rounding of
-        float64 sums. The metrics in `others` do not change.
+        counts or ranks, the merged value is exact; for other metrics, the merged value differs by
+        the rounding of float64 sums. The metrics in `others` do not change.
 
         Args:
             others: metrics of the same class with the same settings.

@@ -39,7 +39,7 @@ class _ListMetric(MergedMetric):
         """Add one batch; a batch without rows is valid.
 
         Raises:
-            TypeError: an input is not an array of numbers, or has the wrong kind of dtype.
+            TypeError: an input is not an array of numbers, or its dtype is of the wrong kind.
             ValueError: the number of inputs, a shape or a value is wrong.
         """
         if len(inputs) != len(self.inputs):

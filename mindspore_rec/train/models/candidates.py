@@ -48,8 +48,8 @@ class Candidates(nn.Cell):
 
     Raises:
         TypeError: `inputs` was not made from a schema.
-        ValueError: the schema has no history; or no column of the row, or several columns, share
-            the table of a history.
+        ValueError: the schema has no history, or the number of the row's columns that share the
+            table of a history is not 1.
     """
 
     def __init__(self, inputs: InputLayer, model: str) -> None:
@@ -96,7 +96,7 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return, by field name, the index of a part of InputLayer's output, and an index in it."""
+    """Return, by field name, the indexes of a part of InputLayer's output and of its vector."""
     places = {}
     part = 0
     for table in schema.tables:

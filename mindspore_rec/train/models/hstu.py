@@ -15,8 +15,7 @@ __all__ = ["HSTU"]
 
 
 class HSTU(NextItemNetwork):
-    r"""HSTU: product of a history's state, computed by attention without softmax, and an item's
-    vector.
+    r"""HSTU: product of an item's vector and a history's state (attention without softmax).
 
     The formula is the same as for `SASRec`, but the blocks are `nn.HSTU` cells:
 

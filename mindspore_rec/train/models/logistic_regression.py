@@ -53,8 +53,8 @@ class LogisticRegression(Network):
         [[0.0]]
     """
 
-    # A weight is a direct part of the logit, so training must change it more than it changes a
-    # weight of a perceptron.
+    # A weight is a direct part of the logit, so training must change this weight more than a weight
+    # of a perceptron.
     default_learning_rate = 0.02
 
     def __init__(

@@ -139,8 +139,7 @@ def _weights(nodes: Nodes, form: AttentionForm, scores: str, later: str) -> str:
 
 
 def _runs_of(nodes: Nodes, lists: Lists, most: int) -> _Runs:
-    """Return the runs. A run computes at most `most` scores, but at least the scores of one
-    query."""
+    """Return the runs; a run has at most `most` scores, unless a single query has more."""
     one, limit = nodes.constant([1]), nodes.constant([most])
     longest = lists.longest()
     of_query = nodes.add("Div", limit, longest)

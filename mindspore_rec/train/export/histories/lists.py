@@ -126,7 +126,8 @@ def rows_of_lists(nodes: Nodes, rows: str, offsets: str) -> str:
 def add_places(
     nodes: Nodes, values: str, offsets: str, table: str, times: str | None = None
 ) -> str:
-    """Add to each value the row of `table` for its position in its list; see `AddPlaces`."""
+    """Add to each value the row of `table` for the value's position in the list; see
+    `AddPlaces`."""
     lists = Lists(nodes, offsets)
     newest = nodes.add("Gather", lists.ends, lists.of_each_value())
     newest = nodes.add("Sub", newest, nodes.constant([1]))
@@ -149,7 +150,7 @@ def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
     Args:
         nodes: `Nodes` object to which the new nodes are added.
         difference: int64 tensor.
-        table: name of the table. Differences with more bits than the table has buckets use its last
+        table: name of the table. Differences with more bits than the table has buckets use the last
             row.
     """
     limited = nodes.add("Max", difference, nodes.constant(0))
