@@ -145,8 +145,7 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time, from which the ages of rows without an event time are
-        counted."""
+        """Set the first event time, from which rows without an event time count their age."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 

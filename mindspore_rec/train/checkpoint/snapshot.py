@@ -132,12 +132,12 @@ class _Changes:
 
 
 class Delta:
-    """Copy of the changes in a network since the last snapshot.
+    """Copy of a network's changes after the given marks (points in time) of its tables.
 
     Args:
         cell: the training cell.
         tables: the cell's tables by name.
-        marks: dict from the name of a table to a mark of the table. Changes after the mark are
+        marks: dict from the name of a table to a mark, a point in time. Changes after the mark are
             copied.
         states: states of objects outside the network; the snapshot uses these states without
             copying them.

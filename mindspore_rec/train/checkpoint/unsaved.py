@@ -19,7 +19,7 @@ __all__ = ["differs_from", "has_changed"]
 
 
 def has_changed(table: TableParameter, mark: int) -> bool:
-    """Return whether rows of a table have changed since the change-log position `mark`."""
+    """Return whether rows of a table have changed since the point in time `mark`."""
     keys: np.ndarray = table.export_since(mark, sweep=False)["keys"]
     return len(keys) > 0
 

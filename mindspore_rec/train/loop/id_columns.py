@@ -36,8 +36,7 @@ class _Window:
     stop: int | None = None
 
     def of(self, columns: Sequence[np.ndarray]) -> np.ndarray | None:
-        """Return the ids as a contiguous array; None if the batch lacks the column or the
-        fields."""
+        """Return the ids as a contiguous array; None if the column or the fields are missing."""
         column = _side_by_side(columns) if self.column < 0 else columns[self.column]
         if column is None or self.stop is None:
             return column if column is None else np.ascontiguousarray(column)

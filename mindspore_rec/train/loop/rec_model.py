@@ -761,7 +761,7 @@ class RecModel(ModelEvaluation):
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
         """Return a function like `predict` whose histories also contain the events of other rows.
 
-        If the network has a `KeptHistoryColumn`, the histories in `predict` contain only events of
+        If the schema has a `KeptHistoryColumn`, the histories in `predict` contain only events of
         the training. The returned function also uses the events in `events`. If `events` are the
         rows of a test, each row's history also contains the earlier rows of the test, as in `eval`.
         No table changes.
