@@ -3,7 +3,7 @@
 
     python -m mindspore_rec.ssd inspect|verify|compact PATH
 
-`SsdStore` is the native class; csrc/tier/ssd_tier.h documents its guarantees.
+`SsdStore` is a C++ class; csrc/tier/ssd_tier.h documents its guarantees.
 
 Example:
     >>> import tempfile

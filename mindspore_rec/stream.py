@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams: batches from Kafka that are the same after a restart, and the batches' features.
+"""Streams: reproducible batches from Kafka, their features, and messages about checkpoints.
 
 `KafkaSource` and `StreamingDataset` read batches and save the position in the stream.
 `FeaturePipeline` converts raw columns to features. `FeatureWorker`, `DataSender` and `DataReceiver`
-pass batches between processes. `Announcer` and `AnnouncementReader` announce new checkpoints.
+pass batches between processes. `Announcer` sends messages about new checkpoints, and
+`AnnouncementReader` reads these messages.
 """
 
 from typing import TYPE_CHECKING

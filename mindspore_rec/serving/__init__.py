@@ -2,8 +2,8 @@
 """Serving: predictions with a network that follows the checkpoints of a training run.
 
 `Predictor` predicts inside a program; `python -m mindspore_rec.serving` predicts over HTTP.
-`QuantizedRows` contains rows of int8 or int4 without a network, and `SharedRows` contains rows that
-several processes share.
+`QuantizedRows` is a table of int8 or int4 rows without a network, and `SharedRows` is a table of
+rows that several processes share.
 """
 
 from typing import TYPE_CHECKING

@@ -116,7 +116,7 @@ class Protection:
         return None
 
     def guard(self, app: App) -> Guard:
-        """Return the application inside a guard that checks all requests."""
+        """Return a guard that checks all requests before it passes them to the application."""
         return Guard(
             app, self.metrics, self.tokens, self.bounds, self.in_flight, self.drain, self.log
         )
@@ -226,7 +226,8 @@ class DrainingServer(Server):
 
     Args:
         app, grpc, started, says, **options: see `Server`.
-        drain: state of this server's stop, shared with the servers of other protocols.
+        drain: object that records whether the server is stopping; the HTTP and gRPC servers share
+            it.
         drain_seconds: seconds in which the stopping server still accepts requests, at least 0.
         tls: TLS object; the server regularly checks whether the certificate was renewed. Default:
             none.

@@ -109,10 +109,10 @@ class ServedModel:
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since training saved the state; the status is read at most once per second.
+        """Age of the served state in seconds since its checkpoint was saved.
 
         Clients such as load balancers often read `age_seconds`. Reading the status takes much
-        longer than returning a stored age.
+        longer than returning a stored age, so the status is read at most once per second.
         """
         now = time.monotonic()
         if self._saved is None or now - self._saved[0] > _AGE_SECONDS:

@@ -125,7 +125,7 @@ class _States:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline of the state that this thread has entered, or of the newest state."""
+        """Feature pipeline of the thread's current state, else of the newest published state."""
         if getattr(self._here, "state", None) is not None:
             here: _State = self._here.state
             return here.features
@@ -182,7 +182,7 @@ class _States:
     def _visit(
         self, tables: list[str], take: Callable[[str, np.ndarray, np.ndarray], None]
     ) -> Entry:
-        """Call `take` with the digests of all rows of some tables; return the state's checkpoint.
+        """Call `take` with the digests of the rows of `tables`; return the checkpoint of the state.
 
         After each part of the index, the thread leaves the state and enters the state again. The
         writing process waits until readers have left older states, and fails if a reader stays for
@@ -207,7 +207,8 @@ class _States:
         """Return the status of the served state, with the lag and error that the writer reports.
 
         Args:
-            following: not used; the shared memory records whether the run is followed.
+            following: ignored, because the shared memory records whether new checkpoints are
+                loaded.
             poll_seconds: seconds between two checks of the run's directory by the writing process.
         """
         following = self._memory.following
@@ -268,10 +269,10 @@ def shared_predictor(
         path: the directory of the run, for `status`.
         copy: directory in which the writing process has stored a copy of the network.
         fd: descriptor of the shared memory.
-        places: indexes of the memory's reader places that this process may use.
+        places: indexes of the reader slots in shared memory that this process may use.
         wait_seconds: maximum time in seconds to wait for a first state.
         features: see `Predictor`.
-        pulse: shows whether the process that follows the run is still working. Default: not known.
+        pulse: heartbeat of the process that loads new checkpoints of the run. Default: not known.
         poll_seconds: seconds between two checks of the run's directory by the process that writes
             the rows. Default: 0.1.
 

@@ -27,8 +27,8 @@ class SharedRows:
             first `SharedRows` object initializes the empty file; later objects open the same file.
         embedding_dim: number of values in a row, 1 to 8192.
         rows: number type of the values, 'float32', 'int8' or 'int4'. Default: 'float32'.
-        readers: indexes of the reader places that this process may use, from 0 to 511. A lookup
-            uses one place while it runs, and two processes must not share a place. Default: 0 to 3.
+        readers: indexes, from 0 to 511, of the reader slots that this process may use. Each running
+            lookup occupies one slot. Two processes must not use the same slot. Default: 0 to 3.
 
     Raises:
         ValueError: an argument is out of range.

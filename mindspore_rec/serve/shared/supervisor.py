@@ -76,7 +76,7 @@ class Shared:
         self._answers[0] = 1
 
     def places(self, worker: int) -> range:
-        """Return the indexes of a worker's reader places; the writer uses the last place of all."""
+        """Return the indexes of a worker's reader slots; the writer uses the last of all slots."""
         each = (_native.SHARED_READERS - 1) // self.options.workers
         return range(worker * each, (worker + 1) * each)
 
@@ -116,8 +116,8 @@ class _Process:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # Block signals. Otherwise, the parent's signal handlers would consume a signal that arrives
-        # before the child has set its own handlers.
+        # Block signals until the child has set its own handlers. A signal that arrived earlier
+        # would be consumed by the parent's handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()
@@ -255,7 +255,7 @@ def _ended(processes: list[_Process]) -> list[tuple[_Process, int]]:
 
 
 def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Process]) -> None:
-    """Free the reader places of an ended process, which may have ended during a lookup."""
+    """Free the reader slots of an ended process, which may have ended during a lookup."""
     if not _native.SharedMemory.is_created(shared.fd):
         return
     memory = _native.SharedMemory(shared.fd)
@@ -282,7 +282,7 @@ def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
 
 
 def named_error(error: BaseException) -> str:
-    """Return an error's name and text; if memory was short, also a limit that may be the cause."""
+    """Return an error's name and text, and a hint if a memory limit may be the cause."""
     text = f"{type(error).__name__}: {error}"
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     if limited and ("allocate memory" in text or isinstance(error, MemoryError)):

@@ -98,7 +98,7 @@ class WrittenTable:
         assert rows == self._rows
 
     def clear_rows(self) -> None:
-        """Drop all rows; rows of a vocabulary get their initial values."""
+        """Drop all rows; a table with a vocabulary then gets its initial rows."""
         self._writer().clear(self._number)
         self._writer().set_first_time(self._number, 0)
         self.event_time = None
@@ -127,7 +127,7 @@ class WrittenTable:
         last_times: np.ndarray | None = None,
         codes: np.ndarray | None = None,
     ) -> None:
-        """Set rows by their values or their codes.
+        """Set rows to `values`, or to quantized values (`codes`).
 
         `keys` are int64 `[n]`, `values` are float32 `[n, dim]`, and `codes` of int8 rows are uint8
         `[n, 4 + dim]`. `last_steps`, `last_times` and `counts` are uint32 `[n]`.
@@ -145,7 +145,7 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time, from which ages of rows without an event time are counted."""
+        """Set the first event time, from which rows without an event time count their age."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 
@@ -167,7 +167,7 @@ class WrittenTable:
 
 
 class SharedTableRows:
-    """Rows of a table in the shared memory's newest state, for the scrubber.
+    """Rows of a table in the newest state in shared memory; the scrubber reads these rows.
 
     Args:
         table: the table that this process writes.
@@ -197,8 +197,8 @@ class SharedTableRows:
         """Return the digest of each key's row, and an array that is True if the key has a row.
 
         If the table does not drop old rows, the second array is True for all keys. If the table
-        drops old rows, a row with the values of unknown keys counts as missing, because such a row
-        cannot be distinguished from a missing row.
+        drops old rows, the lookup does not show whether a key has a row, so a row that equals the
+        default row of unknown keys counts as missing.
         """
         place = self._reader.enter()
         try:
@@ -214,14 +214,14 @@ class SharedTableRows:
 
 
 class ReadTable:
-    """Table from which threads answer requests, after they entered a state (`_States.inside`).
+    """Table in shared memory, read by threads inside the context `_States.inside`.
 
     Args:
         name: name of the table.
         number: index of the table in the memory.
         unknown: values for a key without a row, float32 `[dim]`.
         reader: the memory's reader.
-        place: function that returns the reader place of the calling thread.
+        place: function that returns the reader slot of the calling thread.
     """
 
     def __init__(

@@ -115,7 +115,8 @@ class ServedInSharedMemory(Served):
         fd: descriptor of the shared memory.
         rows: see `Predictor`. Default: 'float32'.
         inputs, features: see `Predictor`. Default: the inputs and features of the network.
-        place: index of the reader place that the scrubber uses. Default: the last place.
+        place: index of the scrubber's slot among the reader slots in shared memory. Default: the
+            last slot.
     """
 
     def __init__(
@@ -230,7 +231,7 @@ class ServedInSharedMemory(Served):
         self.progress = progress
 
     def _replace(self, chain: Sequence[Entry]) -> None:
-        """Prepare a full checkpoint without a copy of all its rows in this process's own memory."""
+        """Prepare a full checkpoint in shared memory, without a second copy of the rows."""
         try:
             self.runner.load(chain)
             self.features = self.learned(chain[-1])
@@ -248,7 +249,7 @@ class ServedInSharedMemory(Served):
         self._status = status
 
     def settle(self) -> None:
-        """Free the rows that only states before the newest state have used.
+        """Free the rows that belong only to states older than the newest state.
 
         Raises:
             SharedReaderStuckError: (of `_native`) a reader has used an old state for too long.
@@ -269,7 +270,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the last report if recent and with unchanged main numbers; otherwise `scrub`."""
+        """Return the last report if it is recent and similar to `scrub`; otherwise `scrub`."""
         if scrub is None:
             return None
         now = time.monotonic()

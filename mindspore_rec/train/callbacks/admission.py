@@ -81,7 +81,7 @@ class CountFirstEpoch(Callback):
         self._trained, self._over, self._restored = trained, state["over"], True
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Find the tables with an admission threshold, which is a number of lookups per key."""
+        """Find the tables that count the lookups of a key before they admit the key."""
         if not self._restored:
             self._trained, self._over = 0, False
         self._trained_before, self._restored = self._trained, False

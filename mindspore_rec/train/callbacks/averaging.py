@@ -30,12 +30,12 @@ class WeightAverage(ResumedCallback):
     .. math::
         m_t = d \, m_{t-1} + (1 - d) \, w_t, \qquad \bar w_t = \frac{m_t}{1 - d^t}
 
-    Like the moments of Adam, :math:`m` starts at :math:`m_0 = 0`. Therefore, the first average
-    equals the weights after the first step, and the initial weights have no influence on the
-    averages. Evaluations during the training, by `fit` or by an `EvalCallback`, use the averages.
-    At the end of a training, the averages become the weights of the model. The averages do not
-    influence the training steps. Rows of tables and moving statistics of normalizations are not
-    averaged. After Ctrl-C, the model keeps its last weights.
+    Like the moments of Adam, :math:`m` starts at :math:`m_0 = 0`. The first average equals the
+    weights after the first step, and the initial weights have no influence on the averages.
+    Evaluations during the training, by `fit` or by an `EvalCallback`, use the averages. At the end
+    of a training, the averages become the weights of the model. The averages do not influence the
+    training steps. Rows of tables and moving statistics of normalizations are not averaged. After
+    Ctrl-C, the model keeps its last weights.
 
     Checkpoints contain both the last weights and the averages; a `Predictor` that follows a
     training's checkpoints reads the last weights. An `EarlyStopping` callback restores the averages

@@ -17,8 +17,8 @@ class Decision(Callback):
     """Callback that passes the metrics of each evaluation to a function.
 
     Args:
-        ends: function that takes the metrics. If the function returns True, the training ends after
-            the step.
+        ends: function that takes a dict of an evaluation's metrics. If the function returns True,
+            the training ends after the step.
         reason: reason that the summary of the training shows.
 
     Example:

@@ -21,7 +21,7 @@ class EventTime(Callback):
     """Callback that sets the event time of tables before a step, from a column of the step's batch.
 
     Use this callback for batches of a Dataset that `get_insert_func` has converted. The callback is
-    also needed for other batches without an event time, if the times are an input of the network.
+    also needed if other batches have no event time, but the network reads the times as an input.
     Batches of `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`, already
     have an event time. If a batch has an event time, `RecModel` sets this time in the tables. The
     column of times follows the columns of the features, as in batches of `get_insert_func`.
@@ -35,8 +35,8 @@ class EventTime(Callback):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, no feature is the timestamp, or a
-            table that evicts by age is missing. During training, these errors are also raised if a
-            batch has no column of times, or if the times are not seconds since 1970.
+            table that evicts by age is missing. A TypeError or ValueError is also raised during
+            training if a batch has no column of times, or if the times are not seconds since 1970.
 
     Example:
         >>> from mindspore_rec import EventTime, FeatureSpec, MapParameter

@@ -82,7 +82,7 @@ class _Watch(ResumedCallback):
         self._look(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation, unless checked already; warn if there was no evaluation."""
+        """If the last evaluation was not checked yet, check it; if there was none, warn."""
         self._look(run_context)
         run = run_context.original_args()
         if not run.history and run.cur_step_num:
@@ -133,10 +133,10 @@ class _Watch(ResumedCallback):
         return gain > self.min_delta
 
     def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
-        """Act after an evaluation that improves the metric."""
+        """Called after an evaluation that improves the metric."""
 
     def _on_no_better(self, run_context: RunContext) -> None:
-        """Act after an evaluation that does not improve the metric."""
+        """Called after an evaluation that does not improve the metric."""
 
 
 class EarlyStopping(_Watch):
@@ -159,8 +159,8 @@ class EarlyStopping(_Watch):
     best weights.
 
     If `cuts` is above 0, the training does not end but goes back to the best weights and continues
-    with lower learning rates, at most `cuts` times. Constant learning rates are lowered in the same
-    way as by `ReduceLROnPlateau`.
+    with lower learning rates, at most `cuts` times. The rates are lowered as in
+    `ReduceLROnPlateau`, and must be constant.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -174,19 +174,19 @@ class EarlyStopping(_Watch):
             several hosts, all hosts must share the directory. If a `RecCheckpoint` is among the
             callbacks, `directory` is not used. Default: None, which means the system's directory
             for temporary files.
-        cuts: maximum number of cuts of the learning rates. At a cut, the training does not end: it
-            goes back to the state of the best evaluation, and multiplies the learning rates by
-            `factor`. After each cut, evaluations without improvement are counted from 0 again.
-            Needs `restore_best`. Default: 0.
+        cuts: maximum number of times that the learning rates are lowered. At a cut, the training
+            does not end: the state of the best evaluation is restored, and the learning rates are
+            multiplied by `factor`. After each cut, evaluations without improvement are counted from
+            0 again. Needs `restore_best`. Default: 0.
         factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
 
     Attributes:
         best: best value so far; None if there was no evaluation yet.
         best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
             yet.
-        path: the steps that led from the first weights to the best weights, as pairs (number of
-            steps, factor of the learning rates). Steps that a return to the best weights has undone
-            are not part of the path.
+        path: pairs (number of steps, factor of the learning rates) of the steps from the first
+            weights to the best weights. Steps are left out if a return to the best weights has
+            undone them.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
@@ -352,8 +352,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        If the newest checkpoint was saved before the evaluation that followed the checkpoint's
-        step, a restart needs the best weights of an earlier step.
+        If the newest checkpoint was saved before the evaluation of the same step, a restart needs
+        the best weights of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]

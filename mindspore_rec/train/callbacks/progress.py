@@ -206,7 +206,7 @@ class EvalCallback(ResumedCallback):
 def _note(
     history: list[tuple[int, dict[str, float]]], step: int, metrics: dict[str, float]
 ) -> None:
-    """Add metrics to the history; extend the last entry if it has the same step and values."""
+    """Add metrics to the history; update the last entry if step and common metrics are equal."""
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(
         _same(last[name], metrics[name]) for name in last if name in metrics

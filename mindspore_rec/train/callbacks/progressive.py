@@ -59,8 +59,8 @@ class ProgressiveValidation(Callback):
         rows: number of rows scored.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range. During training,
-            these errors mean that predictions are not finite, or that labels are not 0 or 1.
+        TypeError, ValueError: an argument is of the wrong type or out of range. During training, a
+            ValueError means that a prediction is not finite, or a label is not 0 or 1.
 
     Progressive validation: Blum, Kalai, Langford 1999
     (https://doi.org/10.1145/307400.307439).
@@ -134,7 +134,7 @@ class ProgressiveValidation(Callback):
             self._report(run_context.original_args())
 
     def figures(self) -> dict[str, float]:
-        """Return auc, log_loss, calibration (predicted / observed) and drift of the window.
+        """Return auc, log_loss, calibration (predicted / observed) and drift, over the window.
 
         If a metric is not defined, such as the AUC of a single class, its value is NaN.
 
@@ -194,7 +194,7 @@ class ProgressiveValidation(Callback):
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the rows of the window as NumPy arrays, and the sums over all rows as numbers."""
+        """Return a dict of the window's rows (NumPy arrays) and sums over all rows (numbers)."""
         empty = {"prediction": np.zeros(0, np.float32), "label": np.zeros(0, bool)}
         state = {
             "rows": self.rows,
@@ -218,7 +218,7 @@ class ProgressiveValidation(Callback):
 
 
 def _of_all(group: Group, part: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-    """Return the concatenated arrays of all workers; this worker adds `rows` rows, 0 if idle."""
+    """Return the concatenated arrays of all workers, with the first `rows` rows of this worker."""
     mine = pack_arrays({name: array[:rows] for name, array in part.items()})
     by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
     made = {name: np.concatenate([each[name] for each in by_worker]) for name in part}

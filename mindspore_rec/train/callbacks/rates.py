@@ -37,7 +37,7 @@ class RateSchedule(ResumedCallback):
     group. The rates of `FTRL` are not multiplied, because the state of `FTRL` is in units of 1 /
     rate. Unlike a schedule inside the optimizer, such as `mindspore.nn.CosineDecayLR`, the callback
     does not change the ratios between the rates of parameter groups. While the factor changes from
-    step to step, the callback overwrites rates that another callback has set. Therefore, if a
+    step to step, the callback overwrites rates that another callback has set. If a
     `ReduceLROnPlateau`, or an `EarlyStopping` with `cuts`, is among the callbacks, use a warm-up
     that ends before the second evaluation, and leave `total` unset. If a `RecCheckpoint` is among
     the callbacks, a restarted training uses the same factors as an uninterrupted training. When the

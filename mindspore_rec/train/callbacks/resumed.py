@@ -15,8 +15,8 @@ class ResumedCallback(Callback):
     """Callback whose state belongs to a single training, including its restarts.
 
     When a training begins, the callback resets its state. After the reset, a `RecCheckpoint` among
-    the callbacks passes the saved state to `go_on`. A state passed to `load_state_dict` before the
-    training is also passed to `go_on`.
+    the callbacks passes the saved state to `go_on`. If `load_state_dict` was called before the
+    training, its state is also passed to `go_on`.
 
     Subclasses define `_reset`, `state_dict` and `go_on`.
     """

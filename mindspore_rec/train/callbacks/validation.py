@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation for `RecModel.fit`: a loss metric, and a callback that runs before other callbacks."""
+"""Validation for `RecModel.fit`: a metric of the mean loss, and a callback that evaluates after
+epochs."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ class Validation(EvalCallback):
         self._show_last(run_context.original_args())
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Evaluate at the end of an epoch after which an evaluation is due."""
+        """Evaluate if an evaluation is due after this epoch."""
         run = run_context.original_args()
         self._hidden = run.pop("metrics", None) or {}
         run.pop("eval_results", None)

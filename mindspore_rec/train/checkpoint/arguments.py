@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the arguments that add states or a predictor's network to a checkpoint."""
+"""Checks of arguments that describe the additional states, or the builder, of a checkpoint."""
 
 from __future__ import annotations
 

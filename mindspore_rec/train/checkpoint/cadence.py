@@ -18,8 +18,8 @@ class Cadence:
     Args:
         argument: name of the two arguments in error messages, without the ending `_steps` or
             `_seconds`.
-        steps: number of steps between two actions, at least 1, or None. The action is due if the
-            number of the step is a multiple of `steps`.
+        steps: number of steps between two actions, at least 1, or None. The action is due at each
+            step whose number is a multiple of `steps`.
         seconds: seconds between two actions, above 0, or None.
 
     Raises:

@@ -26,7 +26,7 @@ class CallbackStates:
 
     Args:
         callbacks: all callbacks of the training.
-        given: objects whose states are saved under names that the user chose.
+        given: objects whose states are saved by other code, under names that the user chose.
 
     Raises:
         ValueError: a MindSpore callback among the callbacks has a state that cannot be saved.

@@ -62,8 +62,8 @@ class SavedPlace:
 
     Args:
         stream: state of the data in the checkpoint; None if the data had no state.
-        passes: pass and batch at which to continue, for data without a state; None if no position
-            was saved.
+        passes: for data without a state, the pass and the batch at which to continue; None if no
+            position was saved.
         path: path of the checkpoint.
         step: number of training steps before the checkpoint was written.
         new_data: whether the training continues with other data, which are read from the beginning.
@@ -114,8 +114,8 @@ class DataPlace:
             saved: the position in the checkpoint.
 
         Raises:
-            ValueError: the data would not start at the saved position; or data that should be new
-                are the checkpoint's data.
+            ValueError: the data would not start at the saved position; or `saved.new_data` is True,
+                but the data are the data of the checkpoint.
         """
         source = self.stateful(data).get(NAME)
         if saved.new_data:
@@ -183,7 +183,7 @@ class DataPlace:
             passes.go_on(saved.passes, saved.path)
 
     def watch(self, data: Any) -> None:
-        """From now on, raise an error if training reads a stream that is not part of `state`."""
+        """Raise an error as soon as training reads a stream that is not part of `state`."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)
@@ -214,7 +214,7 @@ class DataPlace:
         return {NAME: self._source.state_dict(batches=number)}
 
     def passes(self, run: Any) -> dict[str, Any]:
-        """Return the position in passes over the data, in a dict; {} if the data have a state.
+        """Return a dict with the position in the passes; an empty dict if the data have a state.
 
         Args:
             run: parameters of the training.
@@ -245,7 +245,7 @@ def _check_other_topics(source: BatchSource | None, saved: SavedPlace) -> None:
 
 
 def _topics(state: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and id of each topic in a state, which may contain states of several workers."""
+    """Yield the name and id of each topic in a state, or in a list of workers' states."""
     if isinstance(state, Mapping):
         if isinstance(state.get("topic"), str):
             yield state["topic"], state.get("topic_id")

@@ -77,10 +77,11 @@ def save_checkpoint(
         path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
             `path` contains a complete checkpoint, either the old or the new one. Default: False.
-        states: further objects of the model by name, for example a `QuantileScale`. Each object has
-            the methods `state_dict()` and `load_state_dict(state)`. Default: none.
-        publication: contains the name of the function that makes the network for predictors.
-            Default: None, which means that a predictor must be constructed with a network.
+        states: dict from names to other objects to save, for example a `QuantileScale`. Each object
+            has the methods `state_dict()` and `load_state_dict(state)`. Default: none.
+        publication: `Publication` with the builder, the function that makes the network for
+            predictors. Default: None, which means that a predictor must be constructed with a
+            network.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -89,8 +90,8 @@ def save_checkpoint(
             is not a checkpoint that this function wrote. A FileExistsError is raised before any
             file is written.
         OSError: a file cannot be written; an existing checkpoint is unchanged.
-        RuntimeError: weights without a table's rows were loaded into the network; see
-            `keep_rows()`.
+        RuntimeError: the rows of a table are missing, because weights without rows were loaded into
+            the network; see `keep_rows()`.
 
     Example:
         >>> import tempfile
@@ -218,8 +219,7 @@ def load_checkpoint(
     number of workers.
 
     Args:
-        model: the model or cell, built in the same way and with the same table names as the saved
-            model.
+        model: the model or cell, with the same structure and table names as the saved model.
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
             `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.
         worker: index of this process, from 0. Set both `worker` and `workers` if several processes
@@ -256,7 +256,7 @@ def load_checkpoint(
     }
     reader = Share(worker, workers) if by_hand else team.shares.of_network
     chain = team.each(lambda: _checked_chain(Path(path), cell, shares))
-    # Load the states before the tables: if an object rejects its state, no row has changed yet.
+    # Load the states before the tables, so that no row has changed if an object rejects its state.
     if states is None:
         left = team.each(lambda: _names_of_states(chain[-1], reader))
     else:

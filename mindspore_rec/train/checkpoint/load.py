@@ -30,11 +30,11 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None
     before the call are dropped.
 
     Args:
-        cell: a network or a training cell. For a network, only the weights are loaded; for a
-            training cell, everything is loaded.
+        cell: a network or a training cell. If `cell` is a training cell, the parameters of its
+            optimizer are loaded too.
         chain: checkpoints from `newest_chain`. Check the files of the chain with `verify_chain`
             before.
-        shares: dict of the keys whose rows are loaded, by table name; the value is None if this
+        shares: dict from a table's name to the share of keys whose rows are loaded, or None if this
             worker has no keys of the table. Default: None, which means all keys of all tables.
 
     Raises:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NetworkProcess: writes a run's network to an ONNX file while training continues.
 
-A separate process is needed for two reasons. First, the run's builder makes tables with the same
-names as the tables that are trained. Second, compiling in the training process would block the
-training.
+A separate process is needed, because the run's builder makes tables with the same names as the
+trained tables, and because compiling in the training process would block the training.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def what_is_missing() -> str:
 
 
 def was_tried(path: Path) -> bool:
-    """Return whether a network, or a text on why there is none, was written beside a model."""
+    """Return whether a network, or the reason why the export failed, was written beside a model."""
     return (path / NETWORK).is_dir()
 
 
@@ -105,8 +104,8 @@ class NetworkProcess:
             env={
                 **os.environ,
                 ALONE: "none",
-                # With this path, the new process can import the same modules as this process,
-                # including the builder's module.
+                # The new process must be able to import the same modules as this process, including
+                # the builder's module.
                 "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
             },
             stdin=subprocess.DEVNULL,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publication: the network and checkpoint messages that a run gives to predictors."""
+"""Publication: settings for publishing a run's network and announcing its checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Publication"]
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """Network and messages that a `RecCheckpoint` provides for predictors of its run.
+    """Settings by which a `RecCheckpoint` publishes its run's network and announces checkpoints.
 
     Args:
         announce: function, such as an `Announcer`, that worker 0 calls after each written
@@ -22,7 +22,7 @@ class Publication:
             another thread calls `announce` for later checkpoints. The argument of `announce` is a
             dict with `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and `saved_at`.
             Exceptions that `announce` raises are logged. Default: no function is called.
-        builder: function that makes the network for `serving.Predictor`, as
+        builder: name of the function that makes the network for `serving.Predictor`, in the form
             'package.module:function'. When training begins, another process calls the builder once
             and writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
             Default: None, which means that each predictor must be constructed with a network.

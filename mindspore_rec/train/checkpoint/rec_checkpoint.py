@@ -66,17 +66,16 @@ class RecCheckpoint(Callback):
     data and callbacks depend only on the saved state. Eviction by capacity is an exception, because
     it chooses rows from random samples, and a restart changes the samples.
 
-    There are two supported forms of training data. Data in the first form are a source of batches
-    that has a state. Sources with a state are `StreamingDataset` objects, and `BatchWrapper`
-    objects, such as `FeatureBatches`, whose wrapped source has a state. Data in the second form
-    have a length, such as a list or a finite Dataset. Data with a length must yield the same
-    batches after each start of the program. After `restore()`, `RecModel` resumes in the middle of
-    a pass over data with a length. Batches of finished steps are read and skipped. The argument
-    `epoch` includes the epochs before the restart, so a restarted program trains only on the
-    remaining batches and epochs. An error is raised if the batches differ from the batches that
-    were read before the restart. If `data_starts_over` is False, all other data, such as a
-    generator or a `GeneratorDataset` over a stream, are rejected before the first step. The error
-    message contains the reason why the data cannot be resumed.
+    The training data must have a state or a length. A `StreamingDataset` has a state. A
+    `BatchWrapper`, such as `FeatureBatches`, has a state if the wrapped source has a state. A list
+    or a finite Dataset has a length. Data with a length must yield the same batches after each
+    start of the program. After `restore()`, `RecModel` resumes in the middle of a pass over data
+    with a length. Batches of finished steps are read and skipped. The argument `epoch` includes the
+    epochs before the restart, so a restarted program trains only on the remaining batches and
+    epochs. An error is raised if the batches differ from the batches that were read before the
+    restart. If `data_starts_over` is False, all other data, such as a generator or a
+    `GeneratorDataset` over a stream, are rejected before the first step. The error message contains
+    the reason why the data cannot be resumed.
 
     If a checkpoint cannot be written during training, for example because the disk is full, a
     warning is logged and training continues. The next delta contains all changes since the last
@@ -100,22 +99,22 @@ class RecCheckpoint(Callback):
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
             `every_seconds` is required.
-        keep: number of full checkpoints to keep, at least 1. All deltas after the oldest of these
-            full checkpoints are kept too. Default: 2.
+        keep: number of full checkpoints to keep, at least 1. All deltas after the oldest kept full
+            checkpoint are kept too. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None, which means that a
             delta is written only just before each full checkpoint, and at the end of a training.
-        states: further objects to save by name, for example a `ProgressiveValidation`. Each object
-            has the methods `state_dict()` and `load_state_dict(state)`. The states of
+        states: dict from names to other objects to save, for example a `ProgressiveValidation`.
+            Each object has the methods `state_dict()` and `load_state_dict(state)`. The states of
             `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau`, `EvalCallback`, `WeightAverage`
             and `RateSchedule` are saved automatically.
-        data_starts_over: True if, after a restart, the data start from the beginning. If
+        data_starts_over: whether the data start from the beginning after a restart. If
             `data_starts_over` is True, the position in the data is not saved, and any data are
             accepted. Default: False.
         row_checks: settings for detecting rows that have changed although no update has written the
             rows. Default: `RowChecks()`, which uses a digest of each row.
-        publication: network and checkpoint messages for predictors of the run. Default: None, which
-            means that predictors get only the checkpoints.
+        publication: settings for publishing the network and announcing checkpoints to predictors.
+            Default: None, which means that predictors get only the checkpoints.
 
     Attributes:
         directory: directory of the run.
@@ -290,7 +289,8 @@ class RecCheckpoint(Callback):
             wanted = self._wanted(train_dataset, new_data)
             states = team.each(lambda: self._checked(chain, shares, team, wanted, new_data))
             team.each(lambda: check_load(cell, chain, shares))
-            # Load the states before the tables: if loading a state fails, no row has changed yet.
+            # Load the states before the tables, so that no row has changed if loading a state
+            # fails.
             team.each(lambda: states.load_all(wanted))
             generators = states.random()
             load_chain(cell, chain, shares)
@@ -404,7 +404,7 @@ class RecCheckpoint(Callback):
             self._save(run_context.original_args(), full)
 
     def _due_while_waiting(self) -> tuple[bool, bool]:
-        """Between two steps, return whether to save, and whether to merge a full checkpoint."""
+        """Return whether to save while training waits for data, and whether to merge."""
         writer, now = self._writer, time.monotonic()
         if writer.busy:
             return False, False
@@ -414,7 +414,7 @@ class RecCheckpoint(Callback):
         return full or (writer.saved_step != self.step and (delta or failed)), full
 
     def _due(self) -> tuple[bool, bool]:
-        """Return whether to save now and whether to merge, with the same answer on all workers.
+        """Return whether to save, and whether to merge; the answer is the same on all workers.
 
         An interval in seconds is measured by the clock of worker 0.
         """
@@ -433,8 +433,8 @@ class RecCheckpoint(Callback):
         """Save the last state, and wait until the state is written.
 
         If rows changed after the last step was saved, the rows are saved under the next step
-        number. If table limits or dense weights changed after `restore()`, the changes are saved
-        under the next step number, even if a training makes no step.
+        number. Changes of table limits or dense weights after `restore()` are saved under the next
+        step number, even if the training makes no step.
 
         Raises:
             OSError: the state cannot be written.

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def lock(root: Path) -> FileLock:
-    """Return a lock; while the lock is open, this process is the only writer.
+    """Lock the run's directory for this process, and return the lock.
 
     Child processes made by a fork, such as workers of a data set, do not share the lock.
 

@@ -50,7 +50,7 @@ class Save:
         kind: 'full' or 'delta'.
         rows: number of rows in the checkpoint.
         stall_seconds: seconds that training waited while the changes were copied. For the first
-            checkpoint of a run, the seconds of writing are included.
+            checkpoint of a run, `stall_seconds` includes the time of writing.
         write_seconds: seconds that writing took, mostly in the background.
         bytes: size of the checkpoint's files.
     """
@@ -75,7 +75,8 @@ class RunWriter:
         keep: number of full checkpoints to keep.
         model: the manifest's entry for the network that predictors run, or None.
         announce: function that worker 0 calls with a dict that describes a new checkpoint, or None.
-        keep_digests: whether tables keep a digest of their rows for deltas. Default: False.
+        keep_digests: whether each table keeps a digest of each row, for the digests in deltas.
+            Default: False.
 
     Attributes:
         saves: a `Save` for each written checkpoint.
@@ -126,7 +127,7 @@ class RunWriter:
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads, each with a channel to the same kind of thread on other workers."""
+        """Start the threads; each thread has a channel to the same thread of the other workers."""
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)
@@ -184,7 +185,7 @@ class RunWriter:
         stall = time.perf_counter() - begin
 
         def write() -> list[tuple[TableParameter, int]]:
-            """Write the delta; return the marks of the saved changes, [] if nothing was written."""
+            """Write the delta; return the tables' saved marks, [] if nothing was written."""
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []
             if self.saved_step != step:  # if equal, the saved state is older than the marks
@@ -218,7 +219,7 @@ class RunWriter:
     def _take_failed(self) -> None:
         """Before the next delta is written, count a failed delta as saved if its directory exists.
 
-        The directory of a failed delta exists if the rename could neither be synced nor undone. A
+        The directory of a failed delta exists if its rename could be neither synced nor undone. A
         predictor may already serve the delta, so the directory of the delta must not be removed.
         The failed delta must be the parent of the next delta, because a chain cannot contain two
         deltas with the same parent.
@@ -348,9 +349,9 @@ class RunWriter:
             logger.warning("announcing %s failed", path, exc_info=True)
 
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
-        """Return a function that creates the manifest's fields with a new state id.
+        """Return a function that returns the fields of a manifest, with a new state id.
 
-        When the returned function is called, the newest state becomes the parent of a delta.
+        The parent of a delta is the newest state at the call of the returned function.
         """
         now = time.time()
         return lambda: {

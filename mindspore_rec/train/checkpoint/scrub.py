@@ -36,7 +36,7 @@ class DigestedRows:
         self._left: deque[tuple[TableParameter, int, int]] = deque()
 
     def begin(self) -> int:
-        """Begin a round; return the number of parts, each of which counts as one row."""
+        """Begin a round; return the number of parts of the tables. A part counts as one row."""
         self._left.clear()
         for table in self._tables:
             if table.stats()["digest_bytes"] > 0:
@@ -70,7 +70,7 @@ class DigestedRows:
 
 
 class TierRows:
-    """Rows to scrub on Redis and SSDs; each of these rows has a checksum.
+    """Rows on Redis and SSDs that scrubbing reads; each row has a checksum.
 
     Args:
         tables: the tables; tables without Redis or an SSD are left out

@@ -91,8 +91,8 @@ def write_full(
         tables: the cell's tables by name.
         states: states of other objects.
         directory: directory for the files.
-        shares: the part of the network that this worker writes and returns. Default: None, which
-            means the whole network.
+        shares: the part of the network that this worker writes. Default: None, which means the
+            whole network.
 
     Raises:
         OSError: a file cannot be written.
@@ -132,12 +132,13 @@ class _Changes:
 
 
 class Delta:
-    """Copy of the changes in a network since its tables were last marked.
+    """Copy of a network's changes after the given marks (points in time) of its tables.
 
     Args:
         cell: the training cell.
         tables: the cell's tables by name.
-        marks: marks of the tables by name. Changes after these marks are copied.
+        marks: dict from the name of a table to a mark, a point in time. Changes after the mark are
+            copied.
         states: states of objects outside the network; the snapshot uses these states without
             copying them.
         shares: the part of the network that this worker writes. Default: None, which means the
@@ -173,9 +174,8 @@ class Delta:
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
         """Store the digests of the tables' rows.
 
-        The digests describe the state of the tables after this delta. Mark the tables first, then
-        call this method. Because no row has changed since the copy, no digest has to be computed
-        again.
+        The digests describe the tables after this delta. Call this method after the tables are
+        marked. No row has changed since the copy, so no digest is computed again.
         """
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 

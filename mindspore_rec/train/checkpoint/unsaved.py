@@ -19,13 +19,13 @@ __all__ = ["differs_from", "has_changed"]
 
 
 def has_changed(table: TableParameter, mark: int) -> bool:
-    """Return whether rows of a table have changed since `mark`."""
+    """Return whether rows of a table have changed since the point in time `mark`."""
     keys: np.ndarray = table.export_since(mark, sweep=False)["keys"]
     return len(keys) > 0
 
 
 def differs_from(cell: nn.Cell, tables: Mapping[str, TableParameter], entry: Entry) -> bool:
-    """Return whether table clocks, table limits or dense parameters differ from the checkpoint's.
+    """Return whether table clocks, table limits or dense parameters differ from a checkpoint.
 
     Args:
         cell: the training cell.

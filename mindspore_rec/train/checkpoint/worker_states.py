@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WorkerStates: saved states of callbacks, data and random generators for one worker."""
+"""WorkerStates: reads the states that one worker restores: callbacks, data, random generators."""
 
 from __future__ import annotations
 

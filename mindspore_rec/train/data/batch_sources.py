@@ -66,9 +66,9 @@ class IterableBatches(BatchSource):
 
     Args:
         data: iterable of batches. A batch is a tuple, list or dict of arrays, a single array, or
-            rows in an Arrow RecordBatch, a Table or a DataFrame. Columns of dicts and rows are
-            returned in the order of the first batch's columns. If a batch consists of rows, the
-            columns of the batch are Arrow arrays.
+            rows in an Arrow RecordBatch, a Table or a DataFrame. Columns with names are returned in
+            the order of the first batch's columns. If a batch consists of rows, the columns of the
+            batch are Arrow arrays.
 
     Raises:
         ValueError: during iteration, a batch's columns differ from the columns of the first batch.
@@ -161,15 +161,15 @@ class IterableBatches(BatchSource):
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
         """Return the batches of the iterable's method `split_by_worker(worker, workers)`.
 
-        Returns:
-            None if the iterable has no method `split_by_worker`, or if the method returns None.
+        Returns: Source of the worker's batches. None if the iterable has no method
+            `split_by_worker`, or if the method returns None.
         """
         split = getattr(self._data, "split_by_worker", None)
         share = None if split is None else split(worker, workers)
         return None if share is None else batch_source(share)
 
     def covered_streams(self) -> list[Any]:
-        """Return the iterable and its wrapped sources; an empty list if there is no state."""
+        """Return the iterable and the sources that it wraps; [] if the iterable has no state."""
         streams: list[Any] = []
         each: Any = self._data if self.has_state else None
         while each is not None and not any(each is known for known in streams):
@@ -203,8 +203,8 @@ class DatasetBatches(BatchSource):
 
     Args:
         dataset: any `mindspore.dataset.Dataset`.
-        numpy: whether columns are NumPy arrays with names. If False (default), columns are Tensors
-            without names, and text columns are arrays.
+        numpy: whether a batch has NumPy arrays and the names of the columns. If False (default), a
+            batch has no names, and its columns are Tensors, except text columns, which are arrays.
     """
 
     def __init__(self, dataset: Dataset, *, numpy: bool = False) -> None:
@@ -215,8 +215,9 @@ class DatasetBatches(BatchSource):
         """Return an iterator over one pass of the data set."""
         # The names are read only if needed: to return the names, MindSpore copies the pipeline.
         names = tuple(self.column_names) if self._numpy else None
-        # The iterator does not run in a separate thread, where an error inside the pipeline would
-        # crash MindSpore 2.10. Without a separate thread, Ctrl-C does not end a wait at once.
+        # The iterator runs in the calling thread, because in a separate thread, an error inside the
+        # pipeline would crash MindSpore 2.10. A disadvantage is that Ctrl-C does not end a wait at
+        # once.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):
@@ -252,10 +253,10 @@ class DatasetBatches(BatchSource):
         return None
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return this source if the data set's `num_shards` and `shard_id` match the worker.
+        """Return this source if the data set is already sharded for the worker.
 
-        Returns:
-            None if the data set has no shards; the rows of each batch must then be divided.
+        Returns: This source; None if the data set has no shards, so that the caller must divide the
+            rows of each batch.
 
         Raises:
             ValueError: `num_shards` or `shard_id` of the data set does not match the workers.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the tables whose event time is set from the timestamps of batches."""
+"""Find the tables that receive the event time of each batch."""
 
 from __future__ import annotations
 

@@ -48,8 +48,7 @@ class FeatureBatches(BatchWrapper):
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
             FeaturePipeline learns only in training. The statistics that a FeaturePipeline has
             learned are part of the state of `FeatureBatches`. A `Schema` is also accepted as
-            `specs`. A `Schema` yields its arrays and does not learn here, so call `Schema.fit`
-            before.
+            `specs`. `FeatureBatches` does not fit a `Schema`, so call `Schema.fit` before.
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
             set, iterating over this object sets the event time of the tables for each batch.
             Default: the tables of the network that `RecModel` trains.
@@ -66,8 +65,9 @@ class FeatureBatches(BatchWrapper):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, two features contradict each other,
-            or features do not fit the tables or a batch. A ValueError is also raised if a training
-            loop iterates over this object, a feature is the timestamp, and `tables` is None.
+            or features do not fit the tables or a batch. A ValueError is also raised if your own
+            training loop iterates over this object, and a feature is the timestamp, but `tables` is
+            None.
         RuntimeError: a batch of a Dataset does not fit the features; MindSpore raises the
             ValueError as a RuntimeError with the same message.
 
@@ -184,7 +184,7 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: the constructor's `tables` if it was passed.
+        """Return the tables that receive the event time: `tables`, if the argument was passed.
 
         Args:
             tables: tables of the network that is trained.

@@ -79,8 +79,8 @@ def check_read_again(argument: str, data: Any, times: int, what: str = "epochs")
             'epochs'.
 
     Raises:
-        ValueError: the data are a generator, or a result of `map`, `filter` or `zip`, which can be
-            read only once, and `times` is more than 1.
+        ValueError: `times` is more than 1, but the data can be read only once, because they are a
+            generator or a result of `map`, `filter` or `zip`.
 
     Example:
         >>> check_read_again("data", (n for n in range(3)), 1)

@@ -29,7 +29,7 @@ _Commit = Callable[[], None]
 
 
 class KeptBatches(BatchWrapper):
-    """Batches in which histories replace the events (`KeptEvents`) of the rows.
+    """Batches in which the event of each row (`KeptEvents`) is replaced by the user's history.
 
     In a stream, a row's history consists of the user's events in earlier rows. Training writes the
     events of a batch to the users' tables just before the batch's step. The tables in a checkpoint
@@ -47,7 +47,7 @@ class KeptBatches(BatchWrapper):
         source: batches with the arrays of a schema.
         schema: the schema.
         tables: tables of the network, including the users' tables.
-        rows: function that returns batches of all rows in their order, if the rows are from files.
+        rows: if the rows are from files, a function that returns batches of all rows in order.
             Default: None, which means that the rows are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
@@ -84,7 +84,7 @@ class KeptBatches(BatchWrapper):
         return list(_replaced(self.source.column_names, self.schema.pipeline.kept))
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Raise ValueError: the events of one user must not be divided among several workers."""
+        """Raise ValueError, because several workers would divide the events of one user."""
         names = [each.name for each in self.schema.pipeline.kept]
         raise ValueError(
             f"histories {names} are kept from rows by one process, got {workers} workers: train "
@@ -157,7 +157,7 @@ class KeptBatches(BatchWrapper):
 def logs_after(
     schema: Schema, tables: Mapping[str, Any], rows: Callable[[], Iterable[Any]]
 ) -> dict[str, EventLog]:
-    """Return a log of events for each users' table, by table name; rows follow stored events.
+    """Return a dict of event logs by table name: the stored events, then the rows' events.
 
     Args:
         schema: the schema.
@@ -199,7 +199,7 @@ def _together(commits: Sequence[_Commit], other: _Commit | None) -> _Commit | No
 
 
 def _replaced(names: Iterable[str], kept: Sequence[KeptEvents]) -> Iterator[str]:
-    """Yield the names, but replace the name of kept events by the names of the history's arrays."""
+    """Yield the names; replace each name of kept events by the names of a history's arrays."""
     of = {events_name(each.name): each for each in kept}
     for name in names:
         if name not in of:
@@ -215,7 +215,7 @@ def _table_of(kept: KeptEvents, tables: Mapping[str, Any]) -> Any:
 
 
 class _Scratch:
-    """Changed rows of users, read in place of the rows of a table that stays unchanged.
+    """Temporary changes of users' rows, which hide the rows of a table but do not change the table.
 
     Args:
         table: the table.
@@ -242,7 +242,7 @@ class _Scratch:
         self.event_time = max(seconds, self.event_time or 0)
 
     def evict_due(self) -> None:
-        """Do nothing, because a user whose row is due for eviction has no history."""
+        """Do nothing, because users whose rows are due for eviction have no history."""
 
     def close(self) -> None:
         """Free the rows."""

@@ -28,7 +28,7 @@ def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, 
     Args:
         batch: columns of the batch; the label is the last column.
         columns: names of the columns in error messages.
-        loss: the loss; None if the network computes it.
+        loss: the loss cell; None if the network computes the loss.
         where: name of the batch in the error message.
 
     Raises:

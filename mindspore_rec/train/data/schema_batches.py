@@ -38,8 +38,8 @@ class SchemaBatches(BatchWrapper):
             Default: True.
         with_group: if True, an array `group` comes before the label. The array contains the key of
             each row's group, int64 ``[B]``. Default: False.
-        weight: column of the source from which the array `weight` is made, if the schema has no
-            weight column. Default: None.
+        weight: name of the column with the weights of rows, if the schema has no weight column.
+            Default: None.
 
     Raises:
         ValueError: `with_group` is True although the schema has no group.
@@ -114,5 +114,5 @@ class SchemaBatches(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """Always False: batches that were read ahead are lost when the iteration ends."""
+        """Always False, because batches that were read ahead are lost when an iteration ends."""
         return False

@@ -37,7 +37,7 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
       therefore needs the same number of steps and the same learning rates as a single process, and
       gives the same results. At each step, the workers check that they have read the same batch.
     * "batches": worker w trains on the batches w, w + N, ... In each step, the workers together
-      therefore train on N batches of the data.
+      train on N batches of the data.
     * "worker": the data already differ on each worker, because the program has divided them.
 
     With one worker, all three values of `by` return the data unchanged.
@@ -78,7 +78,7 @@ class WorkerSplit(BatchWrapper):
         self._place: tuple[int, int] | None = None
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource:
-        """Return this object, which from now on yields only this worker's share of the batches."""
+        """Restrict this object to the worker's share of the batches, and return the object."""
         if self.by == "worker" and workers > 1 and self.source.learns:
             raise ValueError(
                 "features that learn of the batches need the same batches on all workers, and "
@@ -113,7 +113,7 @@ class WorkerSplit(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """True if `reads_on` of the source is True and each source batch yields one batch."""
+        """True if the source's `reads_on` is True, and one source batch gives one batch."""
         return self.by != "batches" and self.source.reads_on
 
     def read(self) -> Iterator[Batch]:
@@ -132,7 +132,7 @@ class WorkerSplit(BatchWrapper):
     def _every(self, worker: int, workers: int) -> Iterator[Batch]:
         """Read as many batches as there are workers, then yield this worker's batch.
 
-        All workers therefore have the same position after each batch.
+        All workers have the same position in the data after each batch.
         """
         batches = self.source.read()
         while True:
@@ -160,7 +160,7 @@ def _row_count(batch: Batch) -> int:
 
 
 def _rows(batch: Batch, first: int, last: int) -> Batch:
-    """Return the rows from `first` up to `last` of a batch, including these rows' histories."""
+    """Return rows `first` to `last` - 1 of a batch, with the histories of these rows."""
     rows = _row_count(batch)
     made = list(batch.columns)
     ragged = ragged_places(batch.names)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes of an exported model that may vary: the numbers of rows and of values in histories.
+"""Dynamic sizes of an exported model: the number of rows, and the length of each history array.
 
 MindSpore exports a model for one size of each input. The exported sizes are unusual numbers:
 `BATCH` for the number of rows, and another prime for the number of values of each history. This
-module replaces the exported sizes by sizes that may vary.
+module replaces the exported sizes by dynamic sizes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def free_sizes(model: Any, sizes: Mapping[str, int], parameters: Collection[str]
     Args:
         model: the exported model.
         sizes: size of the first dimension of each input in the exported model.
-        parameters: names of the dense parameters, whose sizes do not vary.
+        parameters: names of the dense parameters, which keep their sizes.
 
     Raises:
         NotExportableError: an exported size occurs in a value that is not a shape.
@@ -122,11 +122,10 @@ class _Sizes:
     def _made_by_size(self, name: str, value: np.ndarray) -> list[Any]:
         """Return nodes that make a constant from the size of an input; [] for other constants.
 
-        The constant is either the size itself, or a tensor with the same row for each row of the
-        input.
+        The constant is the size itself, or a tensor that repeats one row for each row of the input.
 
         Raises:
-            NotExportableError: the constant depends on the size in any other way.
+            NotExportableError: the constant depends on the size, but cannot be made from the size.
         """
         whole = value.dtype.kind in "iu"
         if whole and value.shape == (1,) and int(value[0]) in self.inputs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slices of an exported model, along dimensions whose sizes may vary.
+"""Slices of an exported model along dynamic dimensions.
 
 In the model that MindSpore exports, starts and ends of slices such as `x[:-1]` are numbers near the
 exported size of x. This module counts the starts and ends from the end of the dimension.
@@ -29,11 +29,10 @@ def free_slices(model: Any, sizes: Collection[int]) -> None:
 
     Args:
         model: the exported model, which is changed.
-        sizes: exported sizes that may vary.
+        sizes: sizes in the exported model that stand for dynamic sizes.
 
     Raises:
-        NotExportableError: a start or end is near a size that may vary, in a tensor of unknown
-            shape.
+        NotExportableError: in a tensor of unknown shape, a start or end is near a dynamic size.
     """
     import onnx
 
@@ -56,7 +55,7 @@ def free_slices(model: Any, sizes: Collection[int]) -> None:
 
 
 def _change_slices(graph: Any, change: _Change) -> None:
-    """Change the starts and ends of slices whose starts and ends are constants.
+    """Apply `change` to the starts and ends of all slices whose starts and ends are constants.
 
     Args:
         graph: graph of the model.
@@ -77,15 +76,15 @@ def _change_slices(graph: Any, change: _Change) -> None:
 
 
 def _from_end(place: int, size: int, sizes: Collection[int]) -> int:
-    """Return `place`, counted from the end if it is in the second half of a large dimension.
+    """Return `place`, as a negative index if it is in the second half of a dynamic dimension.
 
     Args:
         place: start or end of a slice.
         size: exported size of the dimension, 0 if it is unknown.
-        sizes: exported sizes that may vary.
+        sizes: sizes in the exported model that stand for dynamic sizes.
 
     Raises:
-        NotExportableError: the size is unknown and may vary.
+        NotExportableError: the size is unknown, and `place` is near a dynamic size.
 
     Example:
         >>> _from_end(1009, 1010, [1009]), _from_end(5, 1009, [1009]), _from_end(60, 64, [1009])

@@ -23,7 +23,7 @@ _GROUP = "frozen_group"
 
 
 class FrozenTable(nn.Cell):
-    """A table as two Parameters: the sorted keys, and the rows in the order of the keys.
+    """Table stored in two Parameters: the sorted keys, and the rows in the order of the keys.
 
     Args:
         table: the table to copy the rows from.
@@ -52,14 +52,14 @@ class FrozenTable(nn.Cell):
         self.rows = Parameter(Tensor(together), name=f"{table.name}.rows", requires_grad=False)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Leave the parameter names unchanged: a file then has only one set of rows per table."""
+        """Keep the parameter names, so that a file contains the rows of a table only once."""
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of the ids."""
         return self.rows_of(ids)
 
     def rows_of(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids for `construct` and `lookup_eval`."""
+        """Return the rows of the ids; called by `construct` and `lookup_eval`."""
         flat = ids.astype(ms.int64).reshape((-1,))
         place = ops.minimum(ops.searchsorted(self.keys, flat), self.count - 1)
         known = ops.gather(self.keys, place, 0) == flat
@@ -74,7 +74,7 @@ class FrozenTable(nn.Cell):
         return self.rows_of(ids)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the combined rows of bags `[bags, length]`, in place of a table's `pool_eval`."""
+        """Return the combined rows of bags `[bags, length]`, as `TableParameter.pool_eval` does."""
         if offsets is not None or weights is not None:
             raise ValueError("bags with offsets or weights have no form as MindIR")
         total = self.rows_of(ids).sum(1)

@@ -50,18 +50,18 @@ class LookupMark(nn.Cell):
         return ops.gather(self.rows, ids, 0)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the sum of the gathered rows; the computation uses all inputs of the bag."""
+        """Return a sum of gathered rows; the sum's graph contains all inputs of the bag."""
         rows = ops.gather(self.rows, ids, 0)
         if weights is not None:
             rows = rows * ops.expand_dims(weights * self.weight, -1)
         if offsets is None:
             return rows.sum(1)
-        # This sum has the shape of the lookup's output, and all inputs of the lookup are in its
-        # graph. The graph is exported but never run.
+        # This sum has the shape of the lookup's output, and depends on all inputs of the lookup.
+        # The exported sum is never computed.
         return ops.gather(self.starts, offsets, 0) + rows.sum(0)
 
     def construct(self, ids: Tensor, descriptor: Tensor, like: Tensor, anchor: Tensor) -> Tensor:
-        """Return a Gather of the ids, as the lookup of a group of tables requires."""
+        """Return a Gather of the ids, with the signature of the lookup in a group of tables."""
         return ops.gather(self.rows, ids, 0)
 
 

@@ -96,7 +96,7 @@ def export_mindir(
 
 
 def _tried_inputs(network: nn.Cell, specs: Sequence[TensorSpec], rows: int) -> list[np.ndarray]:
-    """Return random inputs; some ids may have no row, except in static tables."""
+    """Return random inputs; ids are valid, but some ids of hash tables may have no row."""
     rng = np.random.default_rng(rows)
     tables = tables_of(network)
     least = min((table.vocabulary for table in tables if table.vocabulary), default=0)

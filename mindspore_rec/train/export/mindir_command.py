@@ -4,8 +4,8 @@
     python -m mindspore_rec.serving.mindir RUN model.mindir --input ids:INT64:-1,26
 
 The file contains copies of the rows and a graph that looks up ids by MindSpore's own operators. A
-program that loads the file therefore needs neither this package nor its native core. Later training
-does not change the rows in the file; write a new file to export newer rows.
+program that loads the file needs neither this package nor its native core. Later training does not
+change the rows in the file; write a new file to export newer rows.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of an ONNX graph: the node that computes a value, its readers, and needed nodes."""
+"""Nodes of an ONNX graph: which node computes a value, which nodes read it, which are needed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["makers_of", "names_read", "needed_nodes", "readers_of", "replace_nod
 
 
 def makers_of(nodes: Iterable[Any]) -> dict[str, Any]:
-    """Return, for the name of each value, the node that computes the value."""
+    """Return a dict from the name of a value to the node that computes the value."""
     return {name: node for node in nodes for name in node.output}
 
 
 def readers_of(nodes: Iterable[Any]) -> dict[str, list[Any]]:
-    """Return, for the name of each value, the nodes that read the value as an input."""
+    """Return a dict from the name of a value to the nodes that read the value."""
     readers: dict[str, list[Any]] = {}
     for node in nodes:
         for name in node.input:
@@ -47,7 +47,7 @@ def needed_nodes(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
 
 
 def replace_nodes(graph: Any, nodes: Sequence[Any]) -> None:
-    """Replace the nodes of a graph; the new nodes may include nodes of the graph."""
+    """Replace all nodes of a graph by `nodes`, which may include nodes of the graph."""
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)

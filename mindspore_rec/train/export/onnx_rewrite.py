@@ -24,8 +24,9 @@ STARTS, WEIGHTS = ":starts", ":weights"  # name suffixes of a lookup's further P
 class Cut:
     """A lookup that was removed from a model.
 
-    Each field is a name in the model: `mark` names the lookup's Parameter, `result` its output, and
-    `ids` its ids. `offsets` and `weights` may be set if the lookup combines bags.
+    Each field is a name in the model: `mark` is the Parameter that marks the lookup, `result` the
+    output of the lookup, and `ids` the ids. `offsets` and `weights` may be set if the lookup
+    combines bags.
     """
 
     mark: str
@@ -100,10 +101,10 @@ def _bag(
     """Return the names of a bag's result, offsets and weights in the exported model.
 
     Args:
-        mark: name of the lookup's Parameter.
+        mark: name of the Parameter that marks the lookup.
         rows: name of the result of the lookup's Gather.
-        readers: for the name of each value, the nodes that read the value.
-        makers: for the name of each value, the node that computes the value.
+        readers: dict from the name of a value to the nodes that read the value.
+        makers: dict from the name of a value to the node that computes the value.
     """
     (reader,) = readers[rows]
     weights = None
@@ -129,7 +130,7 @@ def _other(node: Any, name: str) -> str:
 
 
 def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
-    """Return the name of the value that a Mul node multiplies by the weights Parameter."""
+    """Return the name of the value that is multiplied by the Parameter of the weights."""
     while name in makers:
         node = makers[name]
         if node.op_type == "Mul" and mark + WEIGHTS in node.input:

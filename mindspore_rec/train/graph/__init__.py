@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of MindSpore cells, a lock for these calls, operators of the native core, tensors."""
+"""Calls of MindSpore cells, the lock of these calls, and operators of the native core."""

@@ -45,7 +45,8 @@ class BatchColumns:
         """Inside the context, use the names that `find_names` returns.
 
         Args:
-            find_names: function that returns names for batches without names, or an empty sequence.
+            find_names: function that returns the column names, or an empty sequence; called if a
+                batch has no names.
         """
         self._find_names = find_names
         try:

@@ -4,7 +4,7 @@
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
 output or C++ file names. For any cause, MindSpore may raise a TypeError, a ValueError or a
 RuntimeError. Like `operator_errors`, this module therefore reads the text of the error. No other
-code in the library depends on the text of an error, except code that reads one message of `fuse`.
+code reads the text of an error, except for one message of `fuse`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _OTHER_NUMBER = "arameters number of the function|positional arg|the length of i
 def explained_by_batch(
     error: Exception, columns: BatchColumns, batch: Sequence[Tensor]
 ) -> Exception | None:
-    """Return an error with one sentence about the batch; None if the columns explain nothing.
+    """Return an error with a sentence about the batch; None if no reason is found in the batch.
 
     The error's message is a single sentence, so a terminal shows the sentence in the last line. The
     error's attribute `mindspore_text` contains MindSpore's message.
@@ -76,7 +76,7 @@ def explained_by_batch(
 
 
 def _own_sentence(text: str) -> str:
-    """Return the text before the C++ files in MindSpore's message; empty for compiler errors.
+    """Return MindSpore's message up to the list of C++ files, or '' for a compiler error.
 
     Compiler errors contain the position in the network's code. In PyNative mode, the traceback
     shows the position in the network's code.
@@ -122,8 +122,7 @@ class _Reason:
         if ids is not None:
             return self._no_ids(*ids.groups())
         doubles = [i for i, column in enumerate(self._batch) if _dtype(column) == "float64"]
-        # Sometimes, MindSpore's error names only a kernel that MindSpore could not choose, and no
-        # dtype.
+        # MindSpore's error may name no dtype, only a kernel that MindSpore could not choose.
         if doubles and re.search("float64|KernelMod Init Failed", self._text, re.IGNORECASE):
             return (
                 f"{self._title(doubles[0])} is float64: networks compute in float32, "

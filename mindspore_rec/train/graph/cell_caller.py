@@ -32,7 +32,7 @@ class CellCaller:
     last batch of an epoch. For the third shape, a third graph is compiled, which serves all sizes.
     The third graph has dynamic sizes in the dimensions that have varied. The dynamic graph is about
     10 to 30 % slower per step than the first two graphs but needs no further compilation. If the
-    backbone has a true attribute `varying_inputs`, all first dimensions are already dynamic in the
+    backbone's attribute `varying_inputs` is True, all first dimensions are already dynamic in the
     first graph. If `set_inputs` of the cell was called before, the class does not change the cell's
     inputs.
 
@@ -42,8 +42,9 @@ class CellCaller:
 
     Args:
         cell: the cell to call.
-        backbone: the network inside the cell. Other cells may contain the same network, and may
-            have changed the network's mode. Default: None, which means the cell itself.
+        backbone: the network inside the cell. The caller sets the mode of `backbone` too, because
+            another cell with the same network may have changed the mode. Default: None, which means
+            the cell itself.
         labelled: whether the last column of a batch is a label and therefore not an input of the
             backbone. `labelled` is used for error messages. Default: False.
 
@@ -129,8 +130,8 @@ class CellCaller:
         self.compilations += 1
         # Collect garbage now, so that a collection by MindSpore during a compilation frees no
         # network. If an older network were freed during a compilation, MindSpore would forget the
-        # new graph's arguments. MindSpore would then compile the new graph a second time at the
-        # next call of the cell.
+        # new graph's arguments, and would compile the new graph a second time at the next call of
+        # the cell.
         gc.collect()
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:
@@ -162,7 +163,7 @@ def _finish() -> None:
 def _forget_gradient() -> None:
     """Clear the state that remains in MindSpore after a gradient has failed in PyNative mode.
 
-    If this state remains, MindSpore 2.10 rejects `tensor[0]` until the process ends.
+    If the state is not cleared, MindSpore 2.10 rejects `tensor[0]` until the process ends.
     """
     if ms.get_context("mode") == ms.PYNATIVE_MODE:
         _pynative_executor.clear_res()

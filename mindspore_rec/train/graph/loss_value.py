@@ -13,7 +13,7 @@ __all__ = ["loss_value"]
 
 
 def loss_value(outputs: Any) -> float:
-    """Return the mean of a train step's output or, if the output is a tuple, of its first element.
+    """Return the loss: the mean of a train step's output, or of the first element of a tuple.
 
     Args:
         outputs: a Tensor, or a tuple or list with the loss first.

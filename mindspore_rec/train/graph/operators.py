@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access to the native core: table operators, exceptions, number of threads.
 
-`_native` is a Python module and also the library with the operators that a graph calls. Python code
-and graphs use the same tables, because the module and the library are one shared object.
+The shared object `_native` is a Python module and also the library with the operators that a graph
+calls. Python code and graphs therefore use the same tables.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ set_engine(MindSporeEngine())
 _held = ctypes.CDLL(LIBRARY)
 
 
-# Users pass keys to these operators, so each call raises its errors at once.
+# Users pass keys to these operators, so a call waits for the operator, and raises its errors.
 _WITH_USERS_KEYS = frozenset(
     f"Msr{name}"
     for name in (
@@ -88,7 +88,7 @@ class TableOperator(ops.Custom):
         return self
 
     def tell_dtypes(self, dtypes: Any) -> None:
-        """Set an attribute that distinguishes operators of one function by their output dtypes.
+        """Set an attribute with the output dtypes, so that PyNative mode distinguishes operators.
 
         PyNative mode caches the output dtypes by the function and the attributes of an operator.
         Without the attribute, an operator would use the cached dtypes of another operator.
@@ -104,7 +104,7 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # Without `sync`, PyNative mode would raise this operator's error only at a later
+                # Wait for the operator, because PyNative mode would raise its error only at a later
                 # operation.
                 _pynative_executor.sync()
             return result

@@ -12,9 +12,9 @@ def spread(fn: Any, inputs: tuple[Any, ...]) -> Any:
     """Return `fn(*inputs)`.
 
     MindSpore 2.10 never frees the graph of a function that takes `*inputs` and contains a call
-    `fn(*inputs)`. The graph keeps its cells in memory, with the networks, tables and rows of these
-    cells. This function contains a separate call for each number of inputs up to 12, so that
-    MindSpore can free the graph.
+    `fn(*inputs)`. The graph keeps its cells in memory, including their networks, tables and rows.
+    This function contains a separate call for each number of inputs up to 12, so that MindSpore can
+    free the graph.
 
     Args:
         fn: a cell, or a function that a graph can call.

@@ -32,8 +32,8 @@ def as_tensors(
 
     Returns:
         Tensors. On the CPU in GRAPH_MODE, the Tensors share memory with C-contiguous arrays unless
-        `copy` is True. Sharing is safe on the CPU in GRAPH_MODE, because the call of a step returns
-        only after the end of the step.
+        `copy` is True. Sharing is safe on the CPU in GRAPH_MODE, because a call returns only after
+        its step has finished.
 
     Raises:
         TypeError: a column is neither an array nor a Tensor, or does not contain numbers.
@@ -56,7 +56,7 @@ def as_tensors(
 
 
 def _copy(column: Any, on_cpu: bool) -> Any:
-    # A Tensor on the CPU may share memory with a NumPy array; a Tensor on a device never does.
+    # Only a Tensor on the CPU can share memory with a NumPy array.
     if isinstance(column, Tensor) and on_cpu:
         return Tensor.from_numpy(np.array(column.asnumpy()))
     return np.array(column, order="C") if isinstance(column, np.ndarray) else column
@@ -128,8 +128,8 @@ def _text_remedy(column: np.ndarray, first: str | bytes, is_label: bool) -> str:
 def row_count(batch: tuple[Tensor, ...]) -> int:
     """Return the number of rows of a batch: the length of the last column, which is the label.
 
-    The length of the first column is not the number of rows if the rows have different numbers of
-    values.
+    The length of the first column may differ from the number of rows: if rows have histories, the
+    first column may contain all values of the histories.
 
     Example:
         >>> row_count((Tensor(np.zeros(7)), Tensor(np.zeros((3, 1)))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Map MindSpore's mixed-precision levels to the input type of matrix products in dense layers."""
+"""Apply MindSpore's mixed-precision levels: set the input type of dense layers' matrix products."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
     """For a level of mixed precision, set the input type of matrix products in dense layers.
 
     At every level, sums, stored weights, table rows and optimizer states keep their types. No loss
-    scale is needed, because bfloat16 has the range of float32. Therefore 'O1', 'O2' and 'O3' have
+    scale is needed, because bfloat16 has the range of float32. The levels 'O1', 'O2' and 'O3' have
     the same effect.
 
     Args:

@@ -47,7 +47,7 @@ class _OfClasses:
     """Base class of cells that, in PyNative mode, reject labels outside the prediction's classes.
 
     In PyNative mode, MindSpore continues after a failed operator without the operator's result, and
-    may crash. In graph mode, MindSpore raises the operator's own error.
+    may crash. In graph mode, MindSpore raises the error of the operator, so no check is needed.
     """
 
     loss_fn: nn.Cell
@@ -89,7 +89,7 @@ def label_scale_of(network: nn.Cell) -> LabelScale | None:
 
 
 def of_members(column: Tensor, members: int) -> Tensor:
-    """Return the labels or weights `[B, ...]`, with all rows repeated for each member.
+    """Return labels or weights `[B, ...]`, repeated `members` times along the first axis.
 
     Example:
         >>> of_members(Tensor([[0.0], [1.0]]), 2).asnumpy().ravel().tolist()

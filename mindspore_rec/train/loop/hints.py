@@ -43,7 +43,7 @@ def _hint(what: str, text: str) -> None:
 
 
 def _caller() -> int:
-    """Return the `stacklevel`, counted from `_hint`, of the first caller outside this package."""
+    """Return the `stacklevel` with which `_hint` reports the first caller outside this package."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame):
         depth, frame = depth + 1, frame.f_back
@@ -114,8 +114,8 @@ def hint_untrained(network: nn.Cell) -> bool:
     Args:
         network: the network.
 
-    Returns: True if no later call can warn. True means that the network has no tables, or that a
-    table already has steps or rows.
+    Returns: True if later calls are unnecessary, because the network has no tables, or a table
+    already has steps or rows.
     """
     tables = tables_of(network)
     if not tables or any(table.step or table.stats()["rows"] for table in tables):
@@ -160,7 +160,7 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
 
 
 def _vocabulary(cell: nn.Cell) -> int:
-    """Return a cell's vocabulary size; 0 if the cell raises an error for ids outside it."""
+    """Return a cell's vocabulary size; 0 if ids outside the vocabulary raise an error."""
     if isinstance(cell, VocabularyLookup):
         table: Any = cell.embedding_table
         silent = getattr(table, "out_of_range", "zeros") == "zeros"

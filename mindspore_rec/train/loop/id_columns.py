@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IdColumns: finds, for each table, the columns of a batch with the ids that a network looks up."""
+"""IdColumns: finds the columns of a batch that contain the ids of each table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _native_module: Any = _native
 
 @dataclass(frozen=True)
 class _Window:
-    """A window of a batch: consecutive fields `column[:, start:stop]`, or a whole id column.
+    """Ids of one table in a batch: the fields `column[:, start:stop]`, or a whole id column.
 
     `column` -1 means all id columns with one or two dimensions, concatenated along the fields.
     """
@@ -36,7 +36,7 @@ class _Window:
     stop: int | None = None
 
     def of(self, columns: Sequence[np.ndarray]) -> np.ndarray | None:
-        """Return the ids as a contiguous array; None if the batch lacks the window's fields."""
+        """Return the ids as a contiguous array; None if the column or the fields are missing."""
         column = _side_by_side(columns) if self.column < 0 else columns[self.column]
         if column is None or self.stop is None:
             return column if column is None else np.ascontiguousarray(column)
@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """Lookups of one table: for each lookup, the windows of a batch that may contain its ids."""
+    """Lookups of one table, each with the columns or fields of a batch that may contain its ids."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0
@@ -66,16 +66,16 @@ class IdColumns:
 
     After a step, `recent_lookups` of each table returns one hash for each array of ids that the
     step looked up in the table. The columns of the batch are hashed too: whole columns, groups of
-    consecutive fields, and all columns concatenated. If a part of the batch and a lookup have the
-    same hash, this part contains the ids of the lookup. Ids that the network computes are in no
-    column, so `prefetch_ids` must return these ids.
+    consecutive fields, and all columns concatenated. A part of the batch with the same hash as a
+    lookup contains the ids of the lookup. Ids that the network computes are in no column, so
+    `prefetch_ids` must return these ids.
 
     Args:
         tables: the tables.
-        prefetch_ids: a function that takes a batch's columns and returns a dict of ids by table
-            name. The ids of a table are an array or a list of arrays. For all other tables, hashes
-            identify the id columns. Default: None, which means that hashes identify the id columns
-            of all tables.
+        prefetch_ids: a function that takes a batch's columns and returns a dict from table names to
+            ids. The ids of a table are an array or a list of arrays. For tables that are not in the
+            dict, hashes identify the id columns. Default: None, which means that hashes identify
+            the id columns of all tables.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -138,15 +138,14 @@ class IdColumns:
                     raise TypeError(
                         f"prefetch_ids: ids of '{name}' must be int32 or int64, got {array.dtype}"
                     )
-            # `prefetch_ids` returns the ids of this table, so no search for the table's id columns
-            # is needed.
+            # No search for id columns is needed for a table whose ids `prefetch_ids` returns.
             self._watched.pop(name, None)
             if arrays:
                 ids_by_table[name] = _joined(arrays)
         return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Compare a batch with its step's lookups; call this after each step while `watching`."""
+        """Compare a batch with the lookups of its step; call after each step while `watching`."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue
@@ -185,7 +184,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 
 
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
-    """Return the windows whose ids have the hash `digest`.
+    """Return the columns or fields whose ids have the hash `digest`.
 
     If no column contains the ids, search the concatenation of all columns.
     """

@@ -153,8 +153,8 @@ class TrainLoop:
             self._step(batch, begin)
         self._settle()
         run.interrupted = self._peers.interrupted(self._interruption)
-        # Set `taken` and `complete` before the callbacks are called, because a callback may request
-        # a stop.
+        # Set `taken` and `complete` before the callbacks run, because a callback may request a
+        # stop.
         taken = passes.taken
         complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
         self.summary.epochs += complete
@@ -201,7 +201,7 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
-        """Inside the context, read batches from `stream`; at its end, drop the other batches."""
+        """Inside the context, read batches from `stream`; at the end, drop batches read ahead."""
 
         def find_names() -> Sequence[str]:
             return source.column_names
@@ -233,7 +233,7 @@ class TrainLoop:
             self._interruption.waiting = True
 
     def _can_go_on(self) -> bool:
-        """Return True if a batch can be trained on although the source has no further batch yet."""
+        """Return True if training can go on with a batch that was read ahead."""
         return self._peers.reads_on and self._stage.has_batch
 
     def _idle(self) -> None:
@@ -323,7 +323,7 @@ class TrainLoop:
         return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
 
     def source_stop_reason(self, source: BatchSource) -> str:
-        """Return the reason why the data ended on any of the workers; '' if there is no reason."""
+        """Return why the data ended, from the first worker that reports a reason, or ''."""
         return self._peers.stop_reason(source.stop_reason)
 
     def finish(self, seconds: float) -> TrainSummary:

@@ -146,7 +146,7 @@ class ModelEvaluation(ModelParts):
 
 
 def check_learns_nothing(source: BatchSource) -> None:
-    """Raise ValueError if features would learn from evaluation data."""
+    """Raise ValueError if a feature pipeline would learn from evaluation data."""
     if source.learns:
         raise ValueError(
             f"valid_dataset is a {type(source).__name__} whose features learn of its batches: "

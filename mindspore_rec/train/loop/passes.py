@@ -45,7 +45,7 @@ class Passes:
         share: how the data are divided among workers: "whole" or a result of `share_way`.
         workers: number of workers.
         run: parameters of the training.
-        has_batch: function that returns True if a batch has been read whose step has not begun.
+        has_batch: function that returns True if the batch of the next step has been read.
 
     Attributes:
         epochs: number of finished epochs, including `initial_epoch`.
@@ -98,12 +98,12 @@ class Passes:
     # ---- for checkpoints
 
     def keep(self) -> None:
-        """From now on, record the position of each batch, so that `state` can return it."""
+        """Record the position of each later batch, so that `state` can return the position."""
         self._kept = True
         self._length = self._source.length
 
     def state(self, batch: Batch | None) -> dict[str, Any] | None:
-        """Return the position after `batch`, as JSON values and arrays; None if none is recorded.
+        """Return the position after `batch` as a dict; None if positions are not recorded.
 
         Args:
             batch: the batch of the last step; None before the first step.
@@ -126,7 +126,7 @@ class Passes:
         }
 
     def go_on(self, state: Mapping[str, Any], path: Any) -> None:
-        """Before the first batch and after a call of `keep`, resume at the position in `state`.
+        """Resume at the position in `state`; call `keep` first, and `go_on` before the first batch.
 
         Args:
             state: position that the method `state` returned.
@@ -157,7 +157,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if `state` is from the same data: a new pass would repeat its batches.
+        """Raise ValueError if the data begin with the batches before the position `state`.
 
         Args: see `go_on`.
         """
@@ -206,9 +206,9 @@ class Passes:
         return None if batch is None else self._digest(batch)
 
     def _begins_with(self, at: PassPlace) -> bool:
-        """Return whether a pass over the data yields the batches that led to the position `at`.
+        """Return whether a new pass over the data begins with the batches before the position `at`.
 
-        Reading stops after the first batch if this batch differs.
+        If the first batch differs, no further batch is read.
         """
         place = replace(at, batches=0, first=0, digest=0)
         with self._read_again(at) as batches:
@@ -230,7 +230,7 @@ class Passes:
                 close()
 
     def _count_steps(self, complete: bool) -> None:
-        """Correct the number of steps that callbacks read; warn if no step is left."""
+        """After a resume, correct the total number of steps; warn if no step is left."""
         run = self._run
         if run.total_steps is not None and run.batch_num != sys.maxsize:
             left = (run.epoch_num - self.epochs_over) * run.batch_num - self.taken
@@ -251,8 +251,8 @@ class Passes:
         """Return an iterator over the batches of a pass, or over the rest of a resumed pass.
 
         Raises:
-            ValueError: raised during iteration, if the skipped batches differ from the batches that
-                led to the state.
+            ValueError: raised during iteration, if the skipped batches differ from the batches
+                before the restart.
         """
         return self._placed(source) if self._kept else source.read()
 
@@ -291,10 +291,10 @@ class Passes:
         return place
 
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
-        """Return the next batch; raise an error if reading ahead has drawn random numbers.
+        """Return the next batch; raise ValueError if reading ahead has drawn random numbers.
 
-        Reading a batch ahead may draw random numbers. After a step, the states of the generators
-        are then no longer the states that follow the batch of this step.
+        If reading ahead drew random numbers, a checkpoint after a step would save generator states
+        that belong to a later batch.
         """
         if not self._has_batch():
             return next(batches, None)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of the places where the parts of a model run (host or device), with times.
+"""Reports that show where each part of a model runs, and the times of host operators.
 
 `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run their lookups on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
 the update of dense parameters to the host. All parts of the model that are not listed above run on
-the device. `set_dense_device` moves dense layers that run as operators to a GPU, and moves no other
-part.
+the device. `set_dense_device` moves dense layers to a GPU, but only layers that run as operators.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _Times = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Placement:
-    """Place where an operator, or the dense network, runs.
+    """Device on which an operator, or the dense network, runs.
 
     Args:
         operator: name of the operator in MindSpore's logs, such as 'EmbeddingLookup' or
@@ -184,8 +183,8 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
 def _step_name(table: Any, optimizer: Any) -> str | None:
     if optimizer is None:
         return None
-    # `cells_and_names` lists a combined optimizer before its parts. Therefore, if several cells
-    # bind the table, the last of these cells updates the table.
+    # `cells_and_names` lists a combined optimizer before its parts. If several cells bind the
+    # table, the last of these cells updates the table.
     name = None
     for _, cell in optimizer.cells_and_names():
         if table.id in getattr(cell, "table_bindings", {}):
@@ -195,14 +194,14 @@ def _step_name(table: Any, optimizer: Any) -> str | None:
 
 
 class PlacementMonitor(Callback):
-    """Callback that logs the places of a model's parts, with recent times of host operators.
+    """Callback that logs where each part of a model runs, with recent times of host operators.
 
     Args:
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: a pair `(step, PlacementReport)` for each log. Calls and times in a report are
-            counted from the previous log.
+        reports: a pair `(step, PlacementReport)` for each log. A report contains the calls and
+            times since the previous log.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports

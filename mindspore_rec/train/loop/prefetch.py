@@ -93,7 +93,7 @@ class PrefetchStage:
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
-        """Begin to read from a started feed; all workers prefetch the same number of batches."""
+        """Begin to read from `feed`; all workers prefetch the same number of batches."""
         self._feed = feed
         self._ended = False
 
@@ -102,8 +102,8 @@ class PrefetchStage:
 
         Args:
             most: maximum number of batches that the caller will still request, including the batch
-                that this call returns. The source is read for no more than `most` batches. Default:
-                None, which means no limit.
+                that this call returns. The call reads at most `most` batches from the source.
+                Default: None, which means no limit.
 
         Returns:
             The batch; None at the end of the data.
@@ -150,7 +150,7 @@ class PrefetchStage:
         current, self._current = self._current, None
         for name, number in current.tickets.items():
             self._tables[name].end_prefetch(number)
-        # Only a worker that is not idle looks up ids.
+        # An idle worker looks up no ids.
         if self._columns.watching and not current.batch.idle:
             self._columns.watch(_arrays(current.batch.columns))
 

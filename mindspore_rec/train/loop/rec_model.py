@@ -97,8 +97,8 @@ class RecModel(ModelEvaluation):
         loss_fn: cell that computes the loss from prediction and label. Default: None. If the
             network was made from a schema with labels, None means the loss of these labels. For
             labels with two values, the loss is the log loss. For labels that are numbers, the loss
-            is half of the squared error, in standard deviations of the label. If rows have weights,
-            the loss of a row is multiplied by the row's weight.
+            is half of the squared error, after the error was divided by the label's standard
+            deviation. If rows have weights, the loss of a row is multiplied by the row's weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None. If the network was made from a schema with
             labels and `loss_fn` is None too, the default is `LazyAdam` with the network's
@@ -121,21 +121,21 @@ class RecModel(ModelEvaluation):
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator. `mindspore_rec.nn.fuse` describes the combination and its requirements. A
-            warning is given if the layers cannot be combined. A container, such as an
-            `nn.SequentialCell`, stays unchanged without a warning. Default: False, which leaves the
-            network unchanged.
+            warning is given if the layers cannot be combined. If the network is a container, such
+            as an `nn.SequentialCell`, nothing is combined and no warning is given. Default: False,
+            which leaves the network unchanged.
         **kwargs: only `loss_scale_manager` is supported. `loss_scale_manager` must be a
             `FixedLossScaleManager` that does not drop updates, with the same scale as the
             optimizer's `loss_scale`.
 
     Attributes:
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. `prefetch_ids`
-            returns a dict with the ids that the network will look up, by table name. The ids of a
+            returns a dict from table names to the ids that the network will look up. The ids of a
             table are an array or a list of arrays. `prefetch_ids` is required for a table whose
             cache prefetches rows and whose ids the network computes. Set `prefetch_ids` before
-            training. Default: None, which suffices if the batch contains all ids, as columns or as
-            fields of columns. If `prefetch_ids` is None, the first training step shows which
-            columns contain each table's ids.
+            training. Default: None, which suffices if all ids are columns, or fields of columns, of
+            the batch. If `prefetch_ids` is None, the first training step shows which columns
+            contain each table's ids.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, or has a value that is not
@@ -306,7 +306,7 @@ class RecModel(ModelEvaluation):
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range. A ValueError is
-                also raised if the data yield no batch, or if they can be read only once although
+                also raised if the data yield no batch, or if the data can be read only once but
                 there are several epochs. A ValueError is also raised if a batch has no rows, or
                 contains NaN or infinity. A ValueError is also raised if the labels of the first
                 batch are outside [0, 1] and the loss is a binary cross-entropy.
@@ -398,10 +398,10 @@ class RecModel(ModelEvaluation):
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or
                 `valid_dataset` is empty. A ValueError is also raised if `valid_dataset` is needed
-                for several evaluations but can be read only once, or if features would learn from
-                `valid_dataset`. A ValueError is also raised if `valid_dataset` is not None and the
-                model has no metrics, or has a metric called 'eval_loss'. In addition, `fit` raises
-                every error that `train` raises.
+                for several evaluations but can be read only once, or if a feature pipeline would
+                learn from `valid_dataset`. A ValueError is also raised if `valid_dataset` is not
+                None and the model has no metrics, or has a metric called 'eval_loss'. In addition,
+                `fit` raises every error that `train` raises.
             RuntimeError, FloatingPointError: see `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.
@@ -513,17 +513,17 @@ class RecModel(ModelEvaluation):
             progress: see `train`. Default: True.
             stop_on_nan: see `train`. Default: True.
 
-        If a cache prefetches, a batch is trained on only after the next `CacheConfig.prefetch`
+        If a cache prefetches, the step of a batch begins only after the next `CacheConfig.prefetch`
         batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
-        `StreamingDataset`, the batch is trained on earlier if the stream has no further rows yet.
-        If other data come with pauses, use a small `CacheConfig.prefetch`.
+        `StreamingDataset`, the step begins earlier if the stream has no further rows yet. If the
+        data are from another source that pauses, use a small `CacheConfig.prefetch`.
 
         Returns:
             Summary of the run.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or a batch is
-                of a kind that `train` rejects too.
+                invalid; see `train`.
             RuntimeError: the optimizer does not update a table, or the stream fails.
             FloatingPointError: see `train`.
         """
@@ -555,11 +555,11 @@ class RecModel(ModelEvaluation):
         Args:
             rows: a `mindspore_rec.data.Rows`, the batches of a `Rows`, a DataFrame, or an Arrow
                 Table. If the scales of the schema have learned nothing, they learn from a sample of
-                the rows. A `StreamSource` is accepted too, but scales do not learn from it, so call
-                `Schema.fit` before.
-            batch_size: number of rows per batch. For batches and a `StreamSource`, `batch_size`
-                must be None, because they already have a batch size. Default: 256 to 4096,
-                depending on the number of rows.
+                the rows. A `StreamSource` is accepted too. Scales do not learn from a
+                `StreamSource`, so call `Schema.fit` before.
+            batch_size: number of rows per batch. If `rows` already has a batch size (batches or a
+                `StreamSource`), `batch_size` must be None. Default: 256 to 4096, depending on the
+                number of rows.
 
         Raises:
             TypeError: `rows` has an unsupported type, or the network has no schema.
@@ -662,7 +662,7 @@ class RecModel(ModelEvaluation):
         return summary
 
     def _meet(self, run: Any, tables: list[Any], max_steps: int | None) -> Alone:
-        """Check that all workers have equal settings, share parameters, and return the workers."""
+        """Compare the workers' settings, copy worker 0's parameters, and return the workers."""
         group = current_group()
         if group.size == 1:
             return Alone(run.train_source)
@@ -686,7 +686,7 @@ class RecModel(ModelEvaluation):
         }
 
     def _check_trainable(self) -> None:
-        """Check the tables again: an optimizer that was made later may have bound a table."""
+        """Check the tables again, because another optimizer may have bound a table meanwhile."""
         if self._optimizer is not None:
             check_covered(self._network, self._optimizer)
             return
@@ -761,13 +761,14 @@ class RecModel(ModelEvaluation):
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
         """Return a function like `predict` whose histories also contain the events of other rows.
 
-        If the library keeps histories from rows, the histories in `predict` contain only events of
+        If the schema has a `KeptHistoryColumn`, the histories in `predict` contain only events of
         the training. The returned function also uses the events in `events`. If `events` are the
         rows of a test, each row's history also contains the earlier rows of the test, as in `eval`.
         No table changes.
 
         Args:
-            *events: tables of raw columns, with the labels that decide which rows are events.
+            *events: tables of raw columns. The tables include the label columns, which determine
+                which rows are events.
 
         Returns:
             Function from rows to predictions.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Save a model that was made from a schema, and load it without the program that made it."""
+"""Save a model whose network was made from a schema, and load the model in another program."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
         default optimizer. If the model was trained with another arrangement of parameters, such as
         groups with separate learning rates, the optimizer's state for dense parameters starts at
         its initial values. The loaded tables have the same names as the saved tables. If the
-        process contains a network with tables of the same names, that network can no longer be
-        used.
+        process already contains a network whose tables have the same names, the older network can
+        no longer be used.
 
     Raises:
         FileNotFoundError: there is no checkpoint at `path`.

@@ -21,8 +21,9 @@ def loss_of(schema: Schema) -> nn.Cell:
     """Return the loss of a schema's labels.
 
     The loss of a label with two values is the log loss, computed from a logit. The loss of a label
-    that is a number is half of the squared error, measured in standard deviations of the label. The
-    loss of a row is the mean loss of its labels, multiplied by the row's weight.
+    that is a number is half of the squared error, after the error was divided by the label's
+    standard deviation. The loss of a row is the mean loss of its labels, multiplied by the row's
+    weight.
 
     Raises:
         ValueError: the schema has no label.
@@ -79,7 +80,7 @@ def _log_losses(logit: Tensor, label: Tensor) -> Tensor:
 
 
 class SchemaLossCell(nn.Cell):
-    """Network with its loss; a batch ends with the weight, if there is one, and the label.
+    """Network with its loss. The last array of a batch is the label, after an optional weight.
 
     Args:
         network: cell that computes the predictions from the first arrays of a batch.

@@ -51,7 +51,7 @@ def is_raw(data: Any) -> bool:
     """Return True if data are rows of raw columns, and False for arrays that a network reads.
 
     Raises:
-        TypeError: `data` is a path, or a single row of a data frame.
+        TypeError: `data` is a path, or a Series with one row of a data frame.
     """
     remedy = _remedy(data)
     if remedy is not None:
@@ -83,7 +83,7 @@ def start_at_labels(network: nn.Cell, rows: Rows, weight: str | None = None) -> 
     """Make an untrained network predict approximately the mean of each label of the rows.
 
     Args:
-        network: a network; only a `Network` that was made from a schema changes.
+        network: the network. A network that was not made from a schema does not change.
         rows: training rows.
         weight: name of the column with the weights of thinned rows. Default: None.
     """
@@ -156,8 +156,7 @@ class SchemaTraining:
     ) -> Any:
         """Return batches of arrays if data are raw rows; return other data unchanged.
 
-        If the schema has histories that the library collects from rows, the batches contain these
-        histories.
+        If the schema has a `KeptHistoryColumn`, the batches contain the histories.
 
         Args:
             data: a `Rows`, its batches, a DataFrame or an Arrow Table; a `StreamSource` of raw
@@ -172,7 +171,7 @@ class SchemaTraining:
                 evaluation.
 
         Raises:
-            TypeError: `data` is a path, or a single row of a data frame.
+            TypeError: `data` is a path, or a Series with one row of a data frame.
             ValueError: rows do not fit the schema, the scales have learned nothing, or rows were
                 thinned and the loss or a metric ignores the rows' weights. A ValueError is also
                 raised if `batch_size` is out of range, or if `batch_size` is not None although the
@@ -254,7 +253,7 @@ class SchemaTraining:
     # ---- predictions
 
     def tables_after(self, events: Sequence[Any]) -> dict[str, Any]:
-        """Return the network's tables, but replace each table of users by a log of events.
+        """Return the network's tables; a log of events replaces each table of users.
 
         Args:
             events: logs of events, as rows of raw columns.
@@ -320,7 +319,7 @@ def _all_rows(rows: Rows, schema: Schema) -> Callable[[], Iterator[Any]]:
 
 
 def _features_of(data: Any, names: list[str], more: Sequence[str]) -> Any:
-    """Return the feature columns, and the columns of `more` that exist, for `to_record_batch`."""
+    """Return the columns `names` of `data`, and the columns of `more` that `data` has."""
     import pandas as pd
     import pyarrow as pa
 

@@ -46,7 +46,7 @@ class TrainStep(nn.Cell):
     Use this cell instead of `mindspore.nn.TrainOneStepCell`. `TrainOneStepCell` computes the
     network once for the loss and again for the gradients. The graph compiler merges these two
     computations if all operators are pure functions. The graph compiler never merges lookups that
-    insert and count keys, so the tables would count every key twice.
+    insert and count keys, so the tables of a `TrainOneStepCell` would count every key twice.
 
     Args:
         network: cell that returns the loss.
@@ -103,8 +103,8 @@ class TrainStep(nn.Cell):
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)
-        # Differentiate a cell and not a method, because MindSpore would never free the method's
-        # object, and thus never free the network's tables.
+        # Differentiate a cell, because MindSpore never frees the object of a differentiated method,
+        # nor the network's tables.
         scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 

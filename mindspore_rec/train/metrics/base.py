@@ -127,7 +127,8 @@ class BinaryMetric(MergedMetric):
             for array, name in zip(arrays[:2], self.inputs[:2], strict=True)
         )
         if self.task and all(array.ndim == 1 or array.shape[1] == 1 for array in arrays[:2]):
-            # Only one of the predictions and the labels may have a single column for all tasks.
+            # Either the predictions or the labels may have a single column for all tasks, but not
+            # both.
             raise ValueError(f"task must be 0 where there is one column only, got {self.task}")
         scores, labels = self._checked(prediction, label)
         check_same_length(prediction=scores, label=labels)

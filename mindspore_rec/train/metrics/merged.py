@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base class of all metrics: it counts rows and merges metrics of different rows."""
+"""Base class of all metrics, which counts rows, and merges metrics over different rows."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class MergedMetric(Metric):
     def merge(self, others: Iterable[MergedMetric]) -> None:
         """Add all rows of other metrics to this metric, in the order of `others`.
 
-        After the merge, the value equals the value of a single metric over all rows. The two values
-        are exactly equal for metrics of counts or ranks; for other metrics, they differ by the
-        rounding of float64 sums. The metrics in `others` do not change.
+        After the merge, the value equals the value of a single metric over all rows. For metrics of
+        counts or ranks, the merged value is exact; for other metrics, the merged value differs by
+        the rounding of float64 sums. The metrics in `others` do not change.
 
         Args:
             others: metrics of the same class with the same settings.
@@ -114,7 +114,7 @@ class MergedMetric(Metric):
 
     @abstractmethod
     def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add a state of another metric with `rows` rows; `_rows` does not count these rows yet."""
+        """Add the state of another metric over `rows` rows; the caller counts these rows."""
 
     @abstractmethod
     def _value(self) -> float:

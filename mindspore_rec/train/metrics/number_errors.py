@@ -39,7 +39,7 @@ class MSE(RowMean):
     def _checked(
         self, prediction: npt.NDArray[Any], label: npt.NDArray[Any]
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
-        """Return float64 arrays; infinite predictions are allowed and lead to infinity or NaN."""
+        """Return both arrays as float64; infinite predictions make the metric infinite or NaN."""
         return prediction.astype(np.float64), label.astype(np.float64)
 
     def _of_rows(self, label: npt.NDArray[Any], prediction: FloatArray) -> npt.NDArray[Any]:

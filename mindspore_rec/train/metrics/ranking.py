@@ -39,7 +39,7 @@ class _ListMetric(MergedMetric):
         """Add one batch; a batch without rows is valid.
 
         Raises:
-            TypeError: an input is not an array of numbers of the right kind.
+            TypeError: an input is not an array of numbers, or its dtype is of the wrong kind.
             ValueError: the number of inputs, a shape or a value is wrong.
         """
         if len(inputs) != len(self.inputs):
@@ -58,15 +58,15 @@ class RankingMetric(_ListMetric):
     """Base class of the metrics that are means over rankings; a ``mindspore.train.Metric``.
 
     A row is one ranking of items, and its targets are the items that are relevant. If several items
-    have the same score, a target's rank is the middle of their ranks (mid rank): another item with
-    the target's score counts one half.
+    have the same score, each item's rank is the mean of the ranks of these items (mid rank):
+    another item with the target's score counts one half.
 
     ``mindspore.Model(net, loss_fn, metrics={"ndcg": NDCG()}).eval(dataset)`` passes ``(score,
     target)`` to :meth:`update`. For many items, compute the ranks with
     `mindspore_rec.metrics.rank_targets`, and call :meth:`add_ranks`.
 
-    Metrics of different rows are merged exactly: the value does not depend on the order of the
-    rows, on the batches or on the number of workers. The metric uses constant memory.
+    Merging is exact: the value does not depend on the order of the rows, on the batches or on the
+    number of workers. The metric uses constant memory.
 
     Args:
         k: number of items at the top of a ranking, at least 1; None for all items. Default: 10.

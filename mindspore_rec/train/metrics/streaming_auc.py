@@ -23,9 +23,9 @@ class StreamingAUC(BinaryMetric):
     """AUC computed from the counts of positives and negatives in fixed bins of the prediction.
 
     Between the logits -16 and 16, all bins have the same width in logits, ``32 / (num_bins - 2)``.
-    The first bin counts logits below -16, and the last bin counts logits above 16. Therefore click
-    rates near 0.001 are resolved as finely as click rates near 0.5. A pair of a positive and a
-    negative row in the same bin counts one half, so the value is not exact. The value is at most
+    The first bin counts logits below -16, and the last bin counts logits above 16. Click rates near
+    0.001 are thus resolved as finely as click rates near 0.5. A pair of a positive and a negative
+    row in the same bin counts one half, so the value is not exact. The value is at most
     :meth:`error_bound` away from the exact AUC of the same rows and weights. The error bound is
     computed from the counts of the bins, and is valid for any predictions. With the default bins
     and logits of standard deviation 1.5, the bound is about 0.0002. If all predictions are in one
@@ -131,13 +131,13 @@ class _Counter(Protocol):
     counts: npt.NDArray[Any]
 
     def add(self, codes: npt.NDArray[np.uint32]) -> None:
-        """Add the codes of rows that follow the rows counted so far, oldest first."""
+        """Count the codes of new rows, sorted from the oldest row to the newest row."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the counts as a state."""
 
     def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add another counter's state; its `rows` rows follow the rows of this counter."""
+        """Add the state of another counter, with `rows` rows newer than this counter's rows."""
 
 
 class _TotalCounter:

@@ -51,7 +51,7 @@ class TrainSummary:
         samples: number of rows in the batches of all completed steps.
         epochs: number of completed epochs.
         seconds: wall time of the run.
-        step_seconds: seconds spent in steps and in waiting for their data. The following are not
+        step_seconds: seconds spent in steps and in waiting for batches. The following are not
             counted: the first step of the run, steps that compiled a graph, and callbacks at the
             end of a step, such as an evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
@@ -95,7 +95,7 @@ class TrainSummary:
 
     @property
     def slowest_worker(self) -> int | None:
-        """Index of the worker that the others waited for most; None if there is only one worker."""
+        """Index of the slowest worker, for which the other workers waited; None for one worker."""
         return self.waits.index(min(self.waits)) if len(self.waits) > 1 else None
 
     @property

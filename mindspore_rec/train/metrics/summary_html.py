@@ -50,7 +50,7 @@ def curve_html(name: str, points: Sequence[tuple[int, float]]) -> str:
 
 
 def _place(value: float, values: Sequence[float], size: int) -> float:
-    """Return a value's position, in pixels, on an axis of `size` pixels with all values."""
+    """Return the position of a value, in pixels, on an axis of `size` pixels."""
     least, greatest = min(values), max(values)
     share = 0.5 if greatest == least else (value - least) / (greatest - least)
     return _MARGIN + share * (size - 2 * _MARGIN)

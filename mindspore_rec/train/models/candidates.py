@@ -25,11 +25,11 @@ class Candidates(nn.Cell):
     """Pair the events of each history with the candidate, the item that the row scores.
 
     The vector of an event is the concatenation of the vectors of the event's keys: first the key in
-    the history's column, then the keys in the side columns. The candidate's vector is the
-    concatenation, in the same order, of the vectors of the row's columns that share the tables of
-    the event's keys. If no column of the row shares the table of a side column, the side column's
-    part of the candidate's vector is 0. Side columns of numbers, such as the times of events, are
-    not read.
+    the history's column, then the keys in the side columns. The vector of the candidate has the
+    same parts in the same order: for each part, the vector of the row's column that shares the
+    part's table. If no column of the row shares the table of a side column, the side column's part
+    of the candidate's vector is 0. Side columns of numbers, such as the times of events, are not
+    read.
 
     Args:
         inputs: the first cell of a network that was made from a schema.
@@ -48,8 +48,8 @@ class Candidates(nn.Cell):
 
     Raises:
         TypeError: `inputs` was not made from a schema.
-        ValueError: the schema has no history; or not exactly one column of the row shares the table
-            of a history.
+        ValueError: the schema has no history, or the number of the row's columns that share the
+            table of a history is not 1.
     """
 
     def __init__(self, inputs: InputLayer, model: str) -> None:
@@ -96,7 +96,7 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return each field's part of an InputLayer's output, and its index there, by field name."""
+    """Return, by field name, the indexes of a part of InputLayer's output and of its vector."""
     places = {}
     part = 0
     for table in schema.tables:
@@ -118,7 +118,7 @@ def _sharing(schema: Schema, column: Column) -> Iterator[Field]:
 
 
 def _match(schema: Schema, column: Column, model: str) -> Field | None:
-    """Return the field with the key of a history column's candidate; None if no field has it.
+    """Return the field that has the candidate's key for a history column, or None.
 
     Raises:
         ValueError: several fields have the key.

@@ -44,8 +44,8 @@ class DIN(Network):
         schema: the `Schema` of the data, with at least one history.
         numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
-        attention_hidden: widths of the hidden layers of the MLP that computes an attention.
-            Default: (80, 40).
+        attention_hidden: widths of the hidden layers of the MLP that computes the attention
+            weights. Default: (80, 40).
         attention_activation: activation of the attention's hidden layers, 'dice' or 'prelu'.
             Default: 'dice'.
         softmax: whether a softmax makes the weights of a history sum to 1. Default: False, as in

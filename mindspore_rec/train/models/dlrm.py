@@ -22,7 +22,7 @@ __all__ = ["DLRM"]
 
 
 class DLRM(Network):
-    r"""DLRM: dot products of all pairs of embeddings, one of which is computed from the numbers.
+    r"""DLRM: dot products of all pairs of vectors: the embeddings, and a vector of the numbers.
 
     .. math::
         v_0 = a(\text{MLP}_{bottom}(x)), \quad
@@ -47,7 +47,7 @@ class DLRM(Network):
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
         dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.
-        members: number of members, an ensemble over shared layers and tables, 1 to 256; see
+        members: number of members of an ensemble that shares layers and tables, 1 to 256; see
             `Network`. Default: 1.
         name: prefix of the tables' names. Default: 'dlrm'.
         seed: seed of the tables' initial values. Default: 0.

@@ -68,7 +68,7 @@ class Features(ABC):
 
     @property
     def std(self) -> float:
-        """Standard deviation of the normal initial values of vectors."""
+        """Standard deviation of the normal distribution from which initial vectors are drawn."""
         return 0.01
 
     @property

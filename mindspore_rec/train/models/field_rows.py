@@ -22,8 +22,8 @@ def rows_of_field(network: nn.Cell, field: Field, keys: np.ndarray) -> np.ndarra
         keys: int64 `[N]`.
 
     Raises:
-        ValueError: the network has no vectors for the field; for example, logistic regression has
-            none.
+        ValueError: the network has no vectors for the field; for example, a logistic regression has
+            no vectors.
     """
     for _, cell in network.cells_and_names():
         if isinstance(cell, SchemaEmbedding):

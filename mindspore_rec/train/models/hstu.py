@@ -15,7 +15,7 @@ __all__ = ["HSTU"]
 
 
 class HSTU(NextItemNetwork):
-    r"""HSTU: product of a history's state, from attention without softmax, and an item's vector.
+    r"""HSTU: product of an item's vector and a history's state (attention without softmax).
 
     The formula is the same as for `SASRec`, but the blocks are `nn.HSTU` cells:
 
@@ -40,9 +40,9 @@ class HSTU(NextItemNetwork):
             'concat'.
         blocks: number of blocks, 1 to 64. Default: 2.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
-        time_buckets: number of time buckets in a block, each with a learned bias, 0 to 48. The
-            buckets are the same as in `HistoryTransformer`. Default: 32, with which the last bias
-            is for differences of 2**30 and more.
+        time_buckets: number of time buckets in a block, 0 to 48. Each bucket has a learned bias.
+            The buckets are the same as in `HistoryTransformer`. Default: 32; the last bucket then
+            contains differences of 2**30 and more.
         dropout: dropout of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'hstu'.
         seed: seed of the tables' initial values. Default: 0.
@@ -110,7 +110,7 @@ class HSTU(NextItemNetwork):
 
 
 class _Block(nn.Cell):
-    """`nn.HSTU` as a block, which also works without biases of times."""
+    """Block with an `nn.HSTU` layer, which ignores the times if there are no time buckets."""
 
     def __init__(self, dim: int, length: int, heads: int, buckets: int, dropout: float) -> None:
         super().__init__()

@@ -42,18 +42,19 @@ class InputLayer(nn.Cell):
             for each number. Default: 1.
 
     Inputs:
-        ids: int64 Tensor, in the same form as for the cell that `Features.embedding` returns.
+        ids: int64 Tensor, the input of the cell that `Features.embedding` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
         Tuple of the parts of a row, float32 Tensors `[B, ...]`: first the vectors of the fields,
         then the numbers themselves or vectors of the numbers. `widths` contains the number of
-        floats of each part.
-            With several members, each part has `members` times B rows.
+        floats of each part. With several members, each part has `members` times B rows.
 
     Attributes:
-        vectors_of_parts: number of vectors in each part that has vectors; these parts come first.
-        fields: number of vectors in a row: the number F of fields with 'concat', otherwise F + N.
+        vectors_of_parts: number of vectors in each part with vectors. Parts with vectors come
+            first.
+        fields: number of vectors in a row: F with 'concat', otherwise F + N, for F fields and N
+            numbers.
         dim: number of floats in the vector of a number.
         widths: number of floats in each part of a row.
         width: number of floats in the whole row.
@@ -121,7 +122,7 @@ def numbers_as_vectors(kind: str, numbers: int, dim: int, std: float) -> Any:
 
     Args:
         kind: 'embed', 'piecewise' or 'periodic'.
-        numbers: number of values per row.
+        numbers: number of numeric features in a row.
         dim: width of a vector.
         std: standard deviation of the initial vectors of 'embed' and 'piecewise'.
     """
@@ -144,7 +145,7 @@ class FirstOrder(nn.Cell):
         members: number of members; the cell repeats its output for each member. Default: 1.
 
     Inputs:
-        ids: int64 Tensor, in the same form as for the cell that `Features.sums` returns.
+        ids: int64 Tensor, the input of the cell that `Features.sums` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:

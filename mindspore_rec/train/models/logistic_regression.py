@@ -20,8 +20,7 @@ class LogisticRegression(Network):
         z = b + \sum_f w_{i_f} + u^\top x
 
     For a list of ids, :math:`w_{i_f}` is the mean of the weights. The model has no interactions of
-    columns. A comparison of another model with this model therefore shows the value of
-    interactions.
+    columns, so a comparison with another model shows the value of interactions.
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
@@ -54,8 +53,8 @@ class LogisticRegression(Network):
         [[0.0]]
     """
 
-    # A weight is a direct part of the logit, so training must change the weight more than a
-    # perceptron's weight.
+    # A weight is a direct part of the logit, so training must change this weight more than a weight
+    # of a perceptron.
     default_learning_rate = 0.02
 
     def __init__(

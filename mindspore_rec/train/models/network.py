@@ -138,7 +138,7 @@ class Network(nn.Cell):
         }
 
     def store_users(self, cache: CacheConfig) -> None:
-        """Limit the host memory for the last events of users; call this method before training.
+        """Limit the host memory of the tables that store users' last events. Call before training.
 
         Each table in `users` is replaced by a new table without rows. The rows beyond the limit are
         stored on an SSD or on Redis. The tiers of a predictor are set separately, by
@@ -187,10 +187,10 @@ class Network(nn.Cell):
 
     @property
     def is_started(self) -> bool:
-        """True if the label scale was set or, in a network without one, if a last bias is not 0.
+        """True if the label scale was set; without a label scale, if any last bias is not 0.
 
         Training, loading a checkpoint and `start_at` set the label scale and the last biases. If
-        `start_at` sets the last biases for rates of 0.5, the biases are 0, and the property stays
+        the mean of every label is 0.5, `start_at` sets the last biases to 0, and the property stays
         False.
         """
         if self.label_scale is not None:
@@ -200,9 +200,9 @@ class Network(nn.Cell):
     def start_at(self, means: Sequence[float], deviations: Sequence[float]) -> None:
         """Make an untrained network predict approximately each label's mean, in the label's unit.
 
-        In training, the network then learns only how rows differ from the mean. `RecModel` calls
-        `start_at` if it trains a new network on rows. A program that trains a network on a stream
-        may call this method too.
+        After a call of `start_at`, the network has to learn only how rows differ from the mean.
+        `RecModel` calls `start_at` before it trains an untrained network on a table of rows. A
+        program that trains a network on a stream may call this method too.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.

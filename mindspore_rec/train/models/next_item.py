@@ -40,9 +40,9 @@ class NextItemNetwork(Network):
         """Make the cells.
 
         Args:
-            blocks_of: function that takes the width of an event and the history's columns, and
-                returns the blocks of the history. The inputs of a block are values, offsets and
-                times.
+            blocks_of: function `(dim, columns)` that returns the blocks of a history, for the width
+                of an event's vector and the columns of the history. The inputs of a block are
+                values, offsets and times.
         """
         recipe: Any = self._recipe
         name, seed, numbers = recipe["name"], recipe["seed"], recipe["settings"]["numbers"]
@@ -95,7 +95,7 @@ class NextItemNetwork(Network):
 
 
 class _States(nn.Cell):
-    """The blocks' output for the newest event of each list, normalized.
+    """Normalized output of the last block for the newest event of each list.
 
     Args:
         dim: width of an event.

@@ -137,7 +137,7 @@ def build(
 
     Args:
         recipe: mapping with the name of the model under the key `model`, and optionally `settings`,
-            `name` and `seed`. `Network.recipe` returns such a mapping.
+            `name` and `seed`. `Network.recipe` returns a recipe.
         schema: the `Schema` of the data.
         name: prefix of the tables' names. Default: the name in the recipe, or the model's default
             name if the recipe has no name.

@@ -15,20 +15,19 @@ __all__ = ["SASRec"]
 
 
 class SASRec(NextItemNetwork):
-    r"""Self-attentive sequential recommendation: a transformer's state times an item's vector.
+    r"""Self-attentive sequential recommendation: dot product of user state and item vector.
 
     .. math::
         z = \sum_h \langle s_h + W_h x, c_h \rangle + w(x) + b, \quad
         s_h = \text{norm}(\text{blocks}_h([v_{h1}, ..., v_{hn}])_n)
 
-    In the formula, the vectors of the events of history h are :math:`v_{hj}`, oldest first, each
-    multiplied by the square root of its width. The vector :math:`c_h` belongs to the candidate, the
-    item that the row scores. The state
-    :math:`s_h` is the output of the blocks for the newest event, 0 for an empty history. A block is
-    a `HistoryTransformer`, and the first block adds the vectors of positions. A matrix maps the
-    row's other columns, x, to a vector that is added to the state. The linear part w has one weight
-    for each id and one weight for each number of the row. The candidate also has a weight, which
-    expresses how popular the item is.
+    In the formula, the vectors of the events of history h are :math:`v_{hj}`, oldest first. Each
+    vector is multiplied by the square root of its width. The vector :math:`c_h` belongs to the
+    candidate, the item that the row scores. The state :math:`s_h` is the output of the blocks for
+    the newest event, 0 for an empty history. A block is a `HistoryTransformer`, and the first block
+    adds the vectors of positions. A matrix maps the row's other columns, x, to a vector that is
+    added to the state. The linear part w has one weight for each id and one weight for each number
+    of the row. The candidate also has a weight, which expresses how popular the item is.
 
     If the other columns describe the user and not the item, an item's score is a product of two
     vectors plus the item's weight. One vector depends on the user, the other vector on the item.
@@ -49,8 +48,8 @@ class SASRec(NextItemNetwork):
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 2, as in the paper.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
-        positions: number of learned vectors of positions; 0 if positions have no vectors. The first
-            vector of positions is for the newest event. Default: None, which means the `length` of
+        positions: number of learned position vectors; 0 if positions have no vectors. The first
+            position vector belongs to the newest event. Default: None, which means the `length` of
             the history.
         dropout: dropout of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'sasrec'.
@@ -117,7 +116,7 @@ class SASRec(NextItemNetwork):
 
 
 class _Block(nn.Cell):
-    """`HistoryTransformer` as a block, which reads no times."""
+    """Block with a `HistoryTransformer`; the times of events are ignored."""
 
     def __init__(self, dim: int, heads: int, positions: int, dropout: float) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ class SchemaEmbedding(nn.Cell):
         Tuple of float32 Tensors `[B, vectors, dim]`, one Tensor for each pair in `parts`.
 
     Attributes:
-        parts: the pairs (vectors, dim) of the outputs.
+        parts: pair (vectors, dim) of each output.
         schema: the schema.
 
     Raises:
@@ -127,8 +127,8 @@ class _WindowLookup(nn.Cell):
         combiner: 'mean' or 'sum', or None for separate rows.
         config: description of the group's table.
         tables: tables by group. If the group's table is missing, this cell adds the table.
-        seed: seed of the random choice of dropped keys. Lookups of the same columns drop the same
-            keys.
+        seed: seed of the random choice of dropped keys. Two lookups of the same columns drop the
+            same keys.
     """
 
     def __init__(

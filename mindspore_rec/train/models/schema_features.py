@@ -24,7 +24,7 @@ class SchemaFeatures(Features):
 
     All columns without their own table settings share one table, which has the name of the cell.
     The name of any other table consists of the cell's name, a dot, and the table's name in the
-    schema. If the schema does not name the table, the last part is the table's number in
+    schema. If the schema does not name the table, the name ends with the table's number in
     `Schema.tables`.
 
     Args:

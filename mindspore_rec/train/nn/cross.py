@@ -28,8 +28,8 @@ class CrossNet(CrossLayers):
     Glorot & Bengio (2010), biases with 0. `mindspore.set_seed` seeds the initialization.
 
     By induction :math:`x_l = \alpha_l x_0 + \sum_{k<l} b_k` with one number :math:`\alpha_l` per
-    row. Therefore, one matrix product and one pass over the input compute all layers, whatever
-    their number. On the CPU, one operator computes all layers, forward and backward.
+    row. One matrix product and one pass over the input compute any number of layers. On the CPU,
+    one operator computes all layers, forward and backward.
 
     Source: Wang et al., "Deep & Cross Network for Ad Click Predictions", ADKDD 2017,
     https://doi.org/10.1145/3124749.3124754.
@@ -39,8 +39,8 @@ class CrossNet(CrossLayers):
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
         compute_dtype: type to which the factors of products with rows are rounded; see `MLP`.
-            Rounding saves no time in this layer, because a product with a single vector takes as
-            long as reading the rows. Default: 'float32'.
+            Rounding to bfloat16 saves no time in this layer, because a product of rows with a
+            single vector takes as long as reading the rows. Default: 'float32'.
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per

@@ -40,9 +40,9 @@ class CrossNetMix(CrossLayers):
     normal initialization of Glorot & Bengio (2010), with the fan-in and fan-out of one expert.
     Biases start with 0. `mindspore.set_seed` seeds the initialization.
 
-    In each layer, one matrix product computes the products by all V, and another matrix product
-    computes the products by all U. Each expert has a separate matrix product by its C. On the CPU,
-    one operator computes all layers, forward and backward, with matrix products by oneDNN.
+    In each layer, one matrix product multiplies by the V of all experts, and another matrix product
+    multiplies by the U of all experts. The product by C is computed separately for each expert. On
+    the CPU, one operator computes all layers, forward and backward, with matrix products by oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. The shared gates
@@ -139,8 +139,8 @@ class CrossNetMix(CrossLayers):
             units = mixture.activation(ops.transpose(units, (1, 0, 2)))
         if self.experts > 1:
             units = units.reshape(shape) * ops.expand_dims(self.gate_weights(x), 2)
-        # The product with U also computes the sum over the experts. The gates sum to 1 over the
-        # experts, so the bias is added only once.
+        # The product with U also sums over the experts, because U stacks the matrices of all
+        # experts. The gates sum to 1 over the experts, so the bias is added only once.
         units = self.factor(units.reshape((-1, self.experts * self.rank)))
         return self.product(ops.matmul(units, self.factor(mixture.u))) + mixture.bias
 

@@ -22,7 +22,7 @@ __all__ = ["Dice", "DiceOperator", "PReLU", "PReLUOperator"]
 
 
 class DiceOperator(HistoryOperator):
-    """The operator of `Dice`; it normalizes with the moments of the batch or of the caller."""
+    """Operator of `Dice`: normalizes by the batch's moments (`of_batch`) or by given moments."""
 
     def __init__(self, of_batch: bool, epsilon: float, momentum: float) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class DiceOperator(HistoryOperator):
     def construct(
         self, x: Tensor, alpha: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return the activations, the moments that normalized them, and the new moving moments."""
+        """Return the activations, the moments that were applied, and the new moving moments."""
         return self.forward(self.form, self.numbers, x, alpha, mean, variance)
 
     def bprop(

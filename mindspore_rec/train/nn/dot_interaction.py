@@ -131,8 +131,8 @@ class _PairDots(nn.Cell):
         i, j = np.tril_indices(vectors, 0 if diagonal else -1)
         self.vectors = vectors
         self.triangle = Tensor((i * vectors + j).astype(np.int32))
-        # For each entry of the full product matrix, the gradient needs two values: the index of the
-        # entry's product, and the factor by which the product's gradient is multiplied.
+        # For entry (i, j) of the full matrix, `product` is the index of the dot product in the
+        # output, and `times` is the factor of the dot product's gradient.
         product = np.zeros((vectors, vectors), np.int32)
         product[i, j] = product[j, i] = np.arange(len(i))
         times = np.ones((vectors, vectors), np.float32)
@@ -146,7 +146,7 @@ class _PairDots(nn.Cell):
         return ops.gather(dots, self.triangle, 1)
 
     def bprop(self, x: Tensor, out: Tensor, grad: Tensor) -> tuple[Tensor]:
-        # The default gradient of Gather takes twice as long as this method, because the default
-        # gradient scatters and then multiplies twice.
+        # The default gradient takes twice as long as this method, because it scatters `grad` and
+        # then computes two matrix products.
         matrix = ops.gather(grad, self.product, 1) * self.times
         return (self.combine(matrix.reshape((-1, self.vectors, self.vectors)), x),)

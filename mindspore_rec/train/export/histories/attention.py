@@ -2,9 +2,9 @@
 """ONNX nodes of the causal attention over lists; the native form is in csrc/sequence/attention.h.
 
 The lists are divided into groups, and each run of a loop pads and computes one group. The lists of
-a group have about `_MOST_SCORES` scores together. If a single list has more than `_MOST_SCORES`
-scores, the group is this list, and each run computes the scores of some of its queries. Memory is
-therefore bounded for lists of any length, and a batch of short lists takes one run.
+a group have about `_MOST_SCORES` scores together. A list with more than `_MOST_SCORES` scores is a
+group of its own, and each run computes the scores of some queries of the list. Memory is therefore
+bounded for lists of any length, and a batch of short lists takes one run.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class AttentionForm:
         score_scale: factor by which the products of queries and keys are multiplied.
         weight_scale: factor by which the SiLU of the scores is multiplied; None if the weights are
             the softmax of the scores.
-        distances: whether a bias by distance is added to scores.
-        times: whether a bias by time is added to scores.
+        distances: whether a score includes a bias for the distance between query and key.
+        times: whether a score includes a bias for the time between query and key.
     """
 
     heads: int
@@ -43,14 +43,14 @@ class AttentionForm:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of the loop over the groups of lists.
+    """Runs of the loop over groups of lists; each run computes some queries of one group.
 
     Attributes:
         count: number of runs, int64 `[1]`.
         lists: number of lists of a group, int64 `[1]`.
         queries: number of queries of a run, int64 `[1]`.
-        groups: index of each run's group, int64 `[runs]`.
-        firsts: index of each run's first query, int64 `[runs]`.
+        groups: index of the group that each run processes, int64 `[runs]`.
+        firsts: index of the first query that each run processes, int64 `[runs]`.
     """
 
     count: str
@@ -139,7 +139,7 @@ def _weights(nodes: Nodes, form: AttentionForm, scores: str, later: str) -> str:
 
 
 def _runs_of(nodes: Nodes, lists: Lists, most: int) -> _Runs:
-    """Return the runs; a run computes at most `most` scores, or the scores of one query."""
+    """Return the runs; a run has at most `most` scores, unless a single query has more."""
     one, limit = nodes.constant([1]), nodes.constant([most])
     longest = lists.longest()
     of_query = nodes.add("Div", limit, longest)

@@ -19,7 +19,7 @@ __all__ = ["insert_histories"]
 
 @dataclass(frozen=True)
 class _Input:
-    """An input of a mark: its name, and whether it was converted from integers."""
+    """Name of a mark's input, and whether MindSpore converted the input from integers."""
 
     name: str
     is_whole: bool
@@ -29,7 +29,7 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
     """Replace the marks of a model.
 
     Raises:
-        NotExportableError: MindSpore exported a mark in an unknown form.
+        NotExportableError: the nodes that MindSpore exported for a mark are not recognized.
     """
     (operators,) = model.opset_import
     operators.version = max(operators.version, OPERATOR_SET)
@@ -50,17 +50,17 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
 def _uses(
     node: Any, mark: Mark, k: int, makers: Mapping[str, Any], readers: Mapping[str, list[Any]]
 ) -> Iterator[tuple[str, list[_Input]]]:
-    """For each use of a mark, yield the name of its output and its remaining inputs.
+    """For each use of a mark in the graph, yield the name of the output and the inputs from k on.
 
-    Several uses of a mark may have their first sums in common, because MindSpore merges equal
+    Several uses of a mark may share the nodes of the first inputs, because MindSpore merges equal
     nodes.
 
     Args:
         node: node that computes the sum up to input k.
         mark: the mark.
-        k: number of the next input.
-        makers, readers: for each value, the node that computes the value, and the nodes that read
-            the value.
+        k: index of the mark's next input.
+        makers: dict from the name of a value to the node that computes the value.
+        readers: dict from the name of a value to the nodes that read the value.
     """
     if k == len(mark.factors):
         yield node.output[0], []

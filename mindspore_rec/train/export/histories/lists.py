@@ -65,10 +65,10 @@ class Lists:
         self.count = nodes.size(self.starts)
 
     def of_values(self) -> str:
-        """Return the index of each value's list, int64 `[N + 1]`; the last element is B.
+        """Return the index of each value's list and, as last element, B; int64 `[N + 1]`.
 
-        The first value of each list that is not empty gets a 1, all other values get a 0. The sum
-        up to a value is then the number of the value's list among the lists that are not empty.
+        The first value of each list that is not empty gets a 1, all other values get a 0. The
+        cumulative sum is the number of each value's list among the lists that are not empty.
         """
         nodes = self._nodes
         filled = nodes.add("NonZero", nodes.add("Greater", self.ends, self.starts))
@@ -98,7 +98,7 @@ def longest_of(nodes: Nodes, counts: str) -> str:
 
 
 def block_of(nodes: Nodes, lists: Lists, chosen: str, length: str | None = None) -> Block:
-    """Return the block of the lists in `chosen`.
+    """Return a padded block of the lists whose indexes are in `chosen`.
 
     Args:
         nodes: `Nodes` object to which the new nodes are added.
@@ -119,14 +119,15 @@ def block_of(nodes: Nodes, lists: Lists, chosen: str, length: str | None = None)
 
 
 def rows_of_lists(nodes: Nodes, rows: str, offsets: str) -> str:
-    """For each value, return the row of the value's list, `[N, width]`, from rows `[B, width]`."""
+    """Repeat each list's row for every value of the list: from `[B, width]` to `[N, width]`."""
     return nodes.add("Gather", rows, Lists(nodes, offsets).of_each_value())
 
 
 def add_places(
     nodes: Nodes, values: str, offsets: str, table: str, times: str | None = None
 ) -> str:
-    """Add a table's row to each value, by the value's position in its list; see `AddPlaces`."""
+    """Add to each value the row of `table` for the value's position in the list; see
+    `AddPlaces`."""
     lists = Lists(nodes, offsets)
     newest = nodes.add("Gather", lists.ends, lists.of_each_value())
     newest = nodes.add("Sub", newest, nodes.constant([1]))
@@ -141,15 +142,16 @@ def add_places(
 
 
 def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
-    """Return each time difference's bucket, int64: its number of bits, or 0 if it is not positive.
+    """Return the bucket of each time difference, int64: its number of bits; 0 if not positive.
 
-    The number of bits is computed with a logarithm, which may be 1 too small, and corrected by a
-    comparison with the power of two.
+    The number of bits is computed with a logarithm. The result may be 1 too small, and is corrected
+    by a comparison with the power of two.
 
     Args:
         nodes: `Nodes` object to which the new nodes are added.
         difference: int64 tensor.
-        table: name of the table; all larger differences use the last row of the table.
+        table: name of the table. Differences with more bits than the table has buckets use the last
+            row.
     """
     limited = nodes.add("Max", difference, nodes.constant(0))
     limited = nodes.add("Min", limited, nodes.constant(1 << _MOST_BITS))
@@ -170,7 +172,7 @@ def longer_offsets(nodes: Nodes, offsets: str) -> str:
 
 
 def append_rows(nodes: Nodes, rows: str, values: str, offsets: str) -> str:
-    """Append the list's row in `[B, width]` to each list of `[N, width]`; return all values."""
+    """Append row b of `rows` `[B, width]` to list b of `values` `[N, width]`; return the values."""
     lists = Lists(nodes, offsets)
     zero = nodes.constant([0])
     events = nodes.numbers(zero, lists.values)
@@ -185,7 +187,7 @@ def append_rows(nodes: Nodes, rows: str, values: str, offsets: str) -> str:
 
 
 def values_of_block(nodes: Nodes, block: str, offsets: str, *, keeps_last: bool) -> str:
-    """Return the values of a block `[B, length, width]`; the result equals `ToValues`."""
+    """Return the values of a block `[B, length, width]`, as the operator `ToValues` does."""
     lists = Lists(nodes, offsets)
     of_value = lists.of_each_value()
     length, width = nodes.size(block, 1), nodes.part(nodes.add("Shape", block), 2)
@@ -203,5 +205,5 @@ def values_of_block(nodes: Nodes, block: str, offsets: str, *, keeps_last: bool)
 
 
 def _last(nodes: Nodes, table: str) -> str:
-    """Return the number of a table's last row, int64 `[1]`."""
+    """Return the index of a table's last row, int64 `[1]`."""
     return nodes.add("Sub", nodes.size(table), nodes.constant([1]))

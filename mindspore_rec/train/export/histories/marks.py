@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks: parts of an exported model that ONNX nodes of lists replace."""
+"""Marks: nodes of an exported model that are replaced by ONNX nodes over lists."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Build = Callable[..., str]
 
 
 class Mark(nn.Cell):
-    """Product and sums that depend on all inputs; `insert_histories` replaces the mark by nodes.
+    """Computation that depends on all inputs, and is replaced by ONNX nodes (`insert_histories`).
 
     The names of the Parameters identify the inputs. Integers and float32 numbers are multiplied by
     different Parameters, so `insert_histories` knows which inputs were converted from integers.
 
     Args:
-        number: number of the mark in the network.
+        number: index of the mark in the network, part of the names of the mark's Parameters.
         inputs: number of inputs.
         build: function that builds the nodes which replace the mark.
 

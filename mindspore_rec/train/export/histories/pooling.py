@@ -17,8 +17,8 @@ _LEAST = np.finfo(np.float32).min
 def pool_values(nodes: Nodes, scores: str, values: str, offsets: str, *, softmax: bool) -> str:
     """Return the weighted sum of each list's values.
 
-    Each run of a loop pads and adds up only some of the lists, so one long list does not require
-    the padding of many other lists.
+    A loop pads and sums a group of lists at a time, so a long list does not make all other lists
+    longer.
 
     Args:
         nodes: `Nodes` object to which the new nodes are added.

@@ -57,7 +57,7 @@ class TargetRows(nn.Cell):
 
 
 class _Linear(nn.Cell):
-    """A linear layer with the Parameters of another cell."""
+    """Linear layer that uses given Parameters."""
 
     def __init__(self, weight: Parameter, bias: Parameter) -> None:
         super().__init__(auto_prefix=False)
@@ -70,7 +70,7 @@ class _Linear(nn.Cell):
 
 
 class _Dice(nn.Cell):
-    """A Dice layer that shares the Parameters of another cell."""
+    """Dice layer that uses given Parameters."""
 
     def __init__(
         self, alpha: Parameter, mean: Parameter, variance: Parameter, epsilon: float
@@ -85,7 +85,7 @@ class _Dice(nn.Cell):
 
 
 class _PRelu(nn.Cell):
-    """A PReLU with the Parameter of another cell."""
+    """PReLU that uses a given Parameter."""
 
     def __init__(self, alpha: Parameter) -> None:
         super().__init__(auto_prefix=False)
