@@ -48,7 +48,7 @@ Task = Callable[[], None]
 
 
 def has(precision: str) -> bool:
-    """True if the processor can multiply in this precision, one of `PRECISIONS`."""
+    """True if the processor can multiply in `precision`, which is one of `PRECISIONS`."""
     if precision != BFLOAT16:
         return precision == FLOAT32
     return bool({"avx512_bf16", "amx_bf16"} & set(instructions()))
@@ -354,7 +354,7 @@ def precisions_of(text: str) -> list[str]:
     """Return the distinct precisions in a comma-separated list.
 
     Raises:
-        ValueError: a name is not in `PRECISIONS`.
+        ValueError: the list has a name that is not in `PRECISIONS`.
     """
     names = list(dict.fromkeys(text.split(",")))
     if not set(names) <= set(PRECISIONS):

@@ -101,8 +101,8 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
             else:
                 theirs.append(without.step(batches[i], label))
     after = subject.table.stats()
-    # Erase the new rows. The next policy then starts with as many rows and free rows as the current
-    # policy.
+    # Erase the new rows, so that the measurement of the next policy starts with the same numbers of
+    # used and free rows.
     without.table.erase_rows(bench_common.spread_keys(np.arange(first, stream.used)))
     subject.close()
     a, b = np.array(ours)[WARMUP:], np.array(theirs)[WARMUP:]

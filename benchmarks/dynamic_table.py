@@ -124,7 +124,7 @@ class Stream:
     Args:
         shape: batch and fields.
         rows: number of keys in the table.
-        zipf: exponent of the Zipf distribution from which ids with rows are drawn.
+        zipf: exponent of the Zipf distribution of the ids that have rows.
         share: of new positions.
         kind: 'returning' or 'once'.
         first: index of the first new key.

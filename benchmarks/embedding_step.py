@@ -53,7 +53,7 @@ class Head(nn.Cell):
 
 
 class FusedHead(nn.Cell):
-    """A loss like the loss of `Head`, from a fused layer, for rows of float32 or bfloat16."""
+    """The loss of `Head`, computed with a fused layer, for float32 or bfloat16 rows."""
 
     def __init__(self, fields: int, dim: int) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class PlainStep(nn.Cell):
         self.grad = ms.value_and_grad(net, 0, optimizer.parameters)
 
     def construct(self, rows: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """One step; the gradient of the rows is an output, so that it is computed."""
+        """Run one step, and return the loss and the gradient of `rows`."""
         loss, (row_grad, grads) = self.grad(rows, label)
         return ops.depend(loss, self.optimizer(grads)), row_grad
 
@@ -332,7 +332,7 @@ def main() -> None:
 
 
 def plain_run(args: Any, rows: Tensor, label: Tensor) -> Callable[[int], Any]:
-    """Return a function that runs a step of the graph, with the rows as a plain input."""
+    """Return a function that runs a step of a graph whose input is the tensor `rows`."""
     head = new_head(args)
     step = PlainStep(head, LazyAdam(head.trainable_params(), learning_rate=1e-3)).set_train()
     return lambda _: step(rows, label)[0].asnumpy()
@@ -353,8 +353,8 @@ def touch_memory(size: int) -> None:
     """Allocate, touch and free `size` bytes of memory.
 
     On a virtual machine, if the host has not assigned a page yet, the first access to the page
-    costs 20 times as much as an ordinary page fault. Without this function, the first accesses to
-    pages would be counted as costs of the table's growth.
+    costs 20 times as much as an ordinary page fault. Without this function, the measured time of
+    the table's growth would include the first accesses to pages.
     """
     np.ones(size, np.uint8)
 

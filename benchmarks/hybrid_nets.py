@@ -106,7 +106,7 @@ class Batches:
         return Batches(bench_common.spread_keys(np.stack(ids)), numbers, label)
 
     def tensors(self) -> list[tuple[Tensor, ...]]:
-        """Return the network's inputs of each batch."""
+        """Return the network's inputs for each batch."""
         numbers, label = Tensor(self.numbers), Tensor(self.label)
         return [(Tensor.from_numpy(each), numbers, label) for each in self.ids]
 

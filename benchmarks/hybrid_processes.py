@@ -42,7 +42,7 @@ def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
 
 
 class Processes:
-    """Processes that share a name: a single process, or a launcher's workers in the order of rank.
+    """A group of processes: a single process, or a launcher's workers in the order of their ranks.
 
     Args:
         name: for messages.
@@ -117,7 +117,7 @@ class Processes:
             print(json.dumps(command), file=file, flush=True)
 
     def answers(self) -> list[Any]:
-        """Return the answers of the processes, by rank."""
+        """Return one answer of each process, in the order of the ranks."""
         return [self._read(file) for file in self._files]
 
     def __enter__(self) -> Processes:

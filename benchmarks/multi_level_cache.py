@@ -45,7 +45,7 @@ CLOCK = 1000  # the filled rows' last steps are spread over this number of steps
 # prefetch.
 SKIPPED = 3
 MODES = ("prefetch", "no_prefetch")
-# Suffixes of the names of the tiers' counters in stats().
+# In stats(), a counter of a tier is named by the tier and one of these suffixes.
 COUNTED = (
     "_hits", "_misses", "_written_rows", "_down_rows", "_spilled_rows", "_swapped_rows",
     "_read_bytes", "_written_bytes", "_wait_seconds", "_op_seconds",
@@ -141,8 +141,8 @@ class Subject:
     def _fill(self, rows: int, name: str, exponent: float) -> None:
         """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
-        More frequent keys have later last steps. A key's count is the expected count for the key's
-        frequency.
+        The more frequent a key is, the later is its row's last step. A key's count is the expected
+        count for the key's frequency.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
@@ -329,8 +329,8 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # In a small table, the share of rows that a setup allows in a tier may be too small for the
-    # prefetched batches.
+    # If the table is small, a tier of the setup's share of rows may have no room for the prefetched
+    # batches.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(

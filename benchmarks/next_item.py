@@ -85,7 +85,7 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall over 610 users
 def chosen_settings(
     name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
-    """Return settings (from `known`, or the best on the validation rows) and their NDCG@10."""
+    """Return the best settings on the validation rows, or `known`, and the settings' NDCG@10."""
     if known is not None:
         progress.update(len(GRIDS[name]))
         return known["settings"], known["valid_ndcg"]
@@ -187,7 +187,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out each user's last event; return figures, and True if earlier figures are near."""
+    """Predict each user's last event; return figures, and True if they are near `MEASURED`."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():

@@ -48,7 +48,7 @@ ASK_SECONDS = 0.02
 
 
 class Answers(Protocol):
-    """Interface of a predictor in this process, or of a server."""
+    """Interface of a source of predictions: a predictor in this process, or a server."""
 
     def predict(self, ids: np.ndarray) -> np.ndarray:
         """Return the logits of rows of ids."""
@@ -201,10 +201,10 @@ class Prober:
 
 
 def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: float) -> None:
-    """Wait until the trainer has trained on this number of events.
+    """Wait until the trainer has trained on `rows` events.
 
     Raises:
-        RuntimeError: the trainer has trained on fewer events after `seconds`.
+        RuntimeError: the trainer has trained on fewer than `rows` events after `seconds` seconds.
     """
     deadline = time.monotonic() + seconds
     with tqdm(total=rows, desc="warm up", leave=False, disable=None) as bar:
@@ -238,7 +238,7 @@ def measure(prober: Prober, probes: int, every: float, patience: float, seed: in
 
 
 def figures_of(prober: Prober) -> dict[str, Any]:
-    """Return quantiles of the freshness, which is infinite for a probe without any effect."""
+    """Return quantiles of the probes' freshness; a probe that had no effect counts as infinity."""
     values = np.array([seen["seconds"] for seen in prober.seen] + [np.inf] * len(prober.waiting))
     quantiles = {
         f"p{q}": round(float(np.quantile(values, q / 100, method="higher")), 2)

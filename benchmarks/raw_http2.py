@@ -36,10 +36,10 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def message(data: bytes, *, compressed: bool = False, said: int | None = None) -> bytes:
-    """Return a gRPC message: a flag, its length, its bytes.
+    """Return a gRPC message: the flag `compressed`, the length of `data`, and `data`.
 
     Args:
-        data: its bytes.
+        data: bytes of the message after the header.
         compressed: the flag. Default: False.
         said: the message's length as its header states it. Default: the true length.
     """

@@ -119,7 +119,7 @@ class Network(nn.Cell):
 
 
 class Step(nn.Cell):
-    """A training step that also computes the gradient of the values."""
+    """A training step that also returns the gradient with respect to the input `values`."""
 
     def __init__(self, net: nn.Cell) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class Step(nn.Cell):
     def construct(
         self, values: Tensor, offsets: Tensor, times: Tensor, candidate: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return one number of the output, and the gradient of the values."""
+        """Return one element of the output, and the gradient with respect to `values`."""
         number, gradients = self.gradient(values, offsets, times, candidate, gradient)
         return ops.depend(number, self.optimizer(gradients[1])), gradients[0]
 

@@ -25,7 +25,7 @@ class Columns(NamedTuple):
     width: int
 
     def part(self, offset: int, width: int) -> Columns:
-        """Return `width` of these columns, from the column with index `offset` on."""
+        """Return the columns `offset` to `offset + width` (exclusive) of `self`."""
         return Columns(self.value, self.offset + offset, width)
 
 
@@ -67,12 +67,12 @@ class Program:
         return Columns(self.program.add_value(width), 0, width)
 
     def input(self, columns: Columns) -> None:
-        """Read the next input into columns."""
+        """Add the next input, which is read into `columns`."""
         self.program.add_input(columns)
         self.input_widths.append(columns.width)
 
     def inputs(self, *widths: int) -> Columns:
-        """Read one input for each width into adjacent columns; return the columns."""
+        """Add one input of each width, in adjacent columns; return the columns."""
         joined = self.value(sum(widths))
         offset = 0
         for width in widths:
@@ -106,7 +106,7 @@ class Program:
         return len(self.extras) - 1
 
     def masks(self, width: int, count: int) -> tuple[int, int, int]:
-        """Add `count` random masks of a dropout of rate 0.5; return a layer's argument `masks`."""
+        """Add `count` random dropout masks (rate 0.5); return the argument `masks` for a layer."""
         if not count:
             return _NO_MASKS
         drawn = self.rng.integers(0, 2, (count, width)) * np.float32(2.0)
@@ -205,7 +205,7 @@ class Run:
     Attributes:
         outputs, output_gradients: float32 [B, width]; the caller writes the gradients.
         input_gradients, parameter_gradients: arrays of the same shapes as inputs and parameters.
-        forward, predict, backward: functions without arguments.
+        forward, predict, backward: functions without arguments that run the operators of one pass.
     """
 
     def __init__(

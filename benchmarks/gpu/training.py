@@ -103,7 +103,7 @@ class Training:
         core: the native core, which sets the device.
         shape: the network.
         precision: of the products.
-        batches: the batches, whose ids are in the tables.
+        batches: the batches; `tables` contains the ids of all batches.
         tables: the tables.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker's side of a peer: a network of another framework that runs steps on command.
+"""Worker process that runs training steps of another framework's network on command.
 
 A worker's arguments are the directory of `settings.json` and `batches.npz` (which `peer_process.py`
 writes), and a file descriptor for its answers. The worker does not answer on standard output,
@@ -27,14 +27,14 @@ class Work:
     """Arguments of a worker.
 
     Args:
-        fields, columns: number of ids and of numbers per sample.
+        fields, columns: number of ids, and number of numeric inputs, per sample.
         hidden: widths of the hidden layers.
         dim: floats per embedding.
         rows: number of ids in a table.
-        threads: that compute.
+        threads: number of computing threads.
         precision: 'float32' or 'bfloat16', for the products.
         ranks: int64 [K, B, F], the ids, below `rows`.
-        keys: int64 [K, B, F], the same ids as 63-bit keys.
+        keys: int64 [K, B, F], a 63-bit key for each id in `ranks`.
         every: int64 [rows], the key of each id.
         dense: float32 [B, N].
         label: float32 [B, 1].
@@ -63,8 +63,8 @@ def serve(
         make: function of the work that returns two values: a description of the peer (versions,
             optimizations), and the peer's step. The step is a function that takes the batch's
             number and returns the loss.
-        kind: class of the work; its arguments are in `settings.json` and `batches.npz`. Default:
-            `Work`.
+        kind: dataclass such as `Work`; the values of its fields are in `settings.json` and
+            `batches.npz`. Default: `Work`.
 
     Raises:
         ArithmeticError: a loss is not finite.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Baselines that predict the next item: popularity, item-kNN, EASE, a Markov chain, ALS and BPR.
 
-A baseline has settings, learns from the events of a part, and ranks the targets of the part's rows.
-The items of a row's history are never recommended, so ranks leave them out. A "recent" baseline
-reads only the newest 10 or 50 items of a history. The weight of each item is the weight of the next
-newer item times `decay`.
+A baseline has settings, learns from the events of a `Part`, and ranks the targets of the rows of
+this `Part`. Ranks leave out the items of a row's history, which are never recommended. A "recent"
+baseline reads only the newest 10 or 50 items of a history. The weight of each item is the weight of
+the next newer item times `decay`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def seen(part: Part) -> sparse.csr_matrix:
 
 
 def histories(part: Part, last: int | None = None, decay: float = 1.0) -> sparse.csr_matrix:
-    """Return the rows' histories ``[rows, items]``.
+    """Return a matrix ``[rows, items]``: the weight of each item in the history of each row.
 
     Args:
         part: the rows.

@@ -41,7 +41,8 @@ def difference(
         seed: seed of the draw.
 
     Returns:
-        `difference`, `low` and `high`, each NDCG@10 of `ranks` minus NDCG@10 of `others`.
+        `difference`, NDCG@10 of `ranks` minus NDCG@10 of `others`, and `low` and `high`, the ends
+        of the difference's 95 % interval.
     """
     values, other_values = (
         np.mean(

@@ -13,8 +13,8 @@ is 1 if a mean loss differs from the twin's mean loss by more than 0.001 times t
 A third training shows how much rounding changes the mean losses: PyTorch's twin is trained again
 from weights that have each moved by about a millionth of their size. ReLU and Adam make differences
 by rounding grow. At a learning rate of 0.001, these differences change the mean losses of BST's
-twin by up to 0.008. At the default rate, the differences by rounding stay so small that an error in
-a network or an optimizer would be visible.
+twin by up to 0.008. At the default learning rate, rounding changes the mean losses so little that
+an error in a network or an optimizer would be visible.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def run_net(
     baseline: tuple[str, Mapping[str, Any]],
     seeds: int,
 ) -> dict[str, dict[str, Any]]:
-    """Return figures and ranks of the test targets, for a network alone and with a baseline.
+    """Return the figures and the test targets' ranks of a network alone, and with a baseline.
 
     Args:
         kind: name of the network.

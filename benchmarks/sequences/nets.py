@@ -18,8 +18,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
   targets may count less in the loss (`half_life`, in days).
 * The learning rate falls to 0 linearly.
 
-Batches are padded with events that have no targets. So all batches have the same shape, unless
-events with the same time form one row.
+Batches are padded with events that have no targets. All batches have the same shape, unless events
+with the same time form one row.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def batches(
     """Yield the batches of an epoch, as inputs of the loss.
 
     Args:
-        part: the part whose events are learned.
+        part: events to train on, and the rows to predict.
         together: True if events with the same time form one row.
         settings: `length`, `half_life` and `sampled`.
         rng: random generator for the windows, their order and the sampled items.

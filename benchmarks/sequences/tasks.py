@@ -50,7 +50,7 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Events before a time, and rows after the time.
+    """Events before a split time, and rows from the split time on.
 
     Attributes:
         events: the events before the time, ordered by user, then by time.
@@ -184,7 +184,7 @@ def _first(user: Any, item: Any, time: np.ndarray) -> Events:
 
 
 def _some(rows: NextItems, chosen: np.ndarray) -> NextItems:
-    """Return the rows at some positions."""
+    """Return the rows at the positions `chosen`."""
     return NextItems(
         rows.user[chosen],
         rows.time[chosen],

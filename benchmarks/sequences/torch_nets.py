@@ -76,7 +76,7 @@ class Twin(nn.Module):
 
     @property
     def rows(self) -> list[nn.Parameter]:
-        """Rows of the tables, whose gradients are sparse."""
+        """Weights of the embedding tables; the gradients of the weights are sparse."""
         return [each.weight for each in self.modules() if isinstance(each, nn.Embedding)]
 
     def forward(self, batch: Mapping[str, np.ndarray]) -> torch.Tensor:
@@ -110,7 +110,7 @@ class Twin(nn.Module):
 
 
 class _Row(NamedTuple):
-    """Inputs of a score for one batch.
+    """Inputs from which a network's last part computes the scores of one batch.
 
     `others` are the vectors of all columns except the candidate's, and the numbers. `linear` are
     the first-order weights `[B, columns]`. `events` is `[B, L, dim]`, `times` int64 `[B, L]`.
