@@ -210,7 +210,7 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
     Args:
         tasks: the tasks, started in this order.
         threads: number of threads, including the calling thread.
-        spent: receives the seconds of each task.
+        spent: list with one element per task, which `run_tasks` sets to the task's seconds.
         clock: clock for `spent`: `time.perf_counter`, or `time.thread_time`.
     """
     numbers = itertools.count()  # its `next` is atomic under Python's lock
@@ -235,7 +235,7 @@ def fastest(layer: Layer, kind: str, threads: int) -> tuple[str, list[Task]]:
     """Return name and tasks of the structure with the least cost in processor time.
 
     The cost is the tasks' total time divided by `threads`, but at least the time of the longest
-    task. So a structure with fewer tasks than threads also pays for idle threads.
+    task. A structure with fewer tasks than threads therefore pays for idle threads, too.
     """
     best: tuple[float, str, list[Task]] | None = None
     for name, make in structures(layer, kind):

@@ -120,7 +120,7 @@ def measure(model: str, workers: int, args: Any) -> dict[str, Any]:
 
 
 def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
-    """Return medians of rates, and of the rates' ratios within a round."""
+    """Return the median of each rate, and the median of the rounds' ratios of two rates."""
     of = {name: np.array(values) for name, values in rates.items()}
     ratios = {
         "by_independent": of["workers"] / of["independent"],
@@ -171,7 +171,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
 
 
 def balance(workers: int, keys: int) -> dict[str, Any]:
-    """Return the number of rows of each worker, for `keys` rows, and the maximum by the mean."""
+    """Distribute `keys` rows over the workers; return the rows per worker, and maximum / mean."""
     done = subprocess.run(
         [*launched(workers, 1)[0], str(_BALANCE), str(keys)],
         env=environment(),

@@ -41,8 +41,8 @@ DENSE = 13
 HIDDEN = [1024, 512, 256]
 CHUNK = 500_000  # rows filled at a time
 CLOCK = 1000  # the filled rows' last steps are spread over this number of steps
-# First steps of a block, which are not counted: they find the key columns, and run without
-# prefetch.
+# Number of steps at the start of a block that are not counted. In these steps, the key columns are
+# not known yet, so there is no prefetch.
 SKIPPED = 3
 MODES = ("prefetch", "no_prefetch")
 # In stats(), a counter of a tier is named by the tier and one of these suffixes.

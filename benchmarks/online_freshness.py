@@ -135,7 +135,7 @@ class Probe:
     """An event that was sent, but has no effect yet.
 
     Args:
-        value: the value of all fields of the event.
+        value: number that all fields of the event contain.
         sent: time of sending, in seconds since 1970.
     """
 

@@ -2,7 +2,7 @@
 """A gRPC client that writes HTTP/2 frames itself, for requests that no gRPC library would send.
 
 The client obeys the windows of flow control, because a server closes connections that exceed a
-window. The client uses no library for messages. So a call can consist of headers only, end in the
+window. Because the client uses no gRPC library, a call can consist of headers only, end in the
 middle of its message, or declare its message as compressed.
 """
 
@@ -41,7 +41,7 @@ def message(data: bytes, *, compressed: bool = False, said: int | None = None) -
     Args:
         data: bytes of the message after the header.
         compressed: the flag. Default: False.
-        said: the message's length as its header states it. Default: the true length.
+        said: length that the message's header states. Default: the true length.
     """
     return struct.pack(">BI", compressed, len(data) if said is None else said) + data
 

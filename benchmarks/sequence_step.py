@@ -42,7 +42,7 @@ class Data:
         dim: width of a value.
         lengths: int64 [K, B], lengths of histories.
         longest: greatest length that a history may have.
-        rng: source of the numbers.
+        rng: random generator.
     """
 
     def __init__(

@@ -126,8 +126,8 @@ def _cases(
         if name in NETWORKS:
             sizes = sorted({min(size, _ROWS_OF_NETWORKS) for size in batches})
         elif "norm" in name and "relu" in name:
-            # Sums of a normalization are not exact. With many rows, some sums are so near 0 that
-            # rounding decides their signs.
+            # The sums that a normalization computes are not exact. With many rows, some of these
+            # sums are so near 0 that rounding decides their signs.
             sizes = [size for size in batches if size <= _ROWS_OF_NETWORKS]
         yield Case(title, precision, both, "relu" in name, sizes)
 

@@ -83,7 +83,7 @@ class Program:
     # ---- parameters and further inputs
 
     def weight(self, rows: int, columns: int, fan_in: int) -> int:
-        """Add a matrix of exact or uniformly random numbers (He et al.), and return its index."""
+        """Add a random matrix (multiples of 1/2 if `exact`, else He et al.); return its index."""
         if self.exact:
             taken = self.rng.random((rows, columns)) < min(1.0, 8 / fan_in)
             signs = self.rng.integers(0, 2, (rows, columns)) - 0.5

@@ -212,7 +212,7 @@ class Form:
         self.batches = batches
 
     def step(self, k: int) -> float:
-        """Run a step on batch k, including the gradient of the values; return one output."""
+        """Run a step with the gradient of `values` on batch k; return an element of the output."""
         batch = self.batches[k]
         values = batch.values.detach().requires_grad_()
         output = self.network(values, batch)
@@ -222,7 +222,7 @@ class Form:
         return float(output[0, 0].detach())
 
     def seconds(self) -> float:
-        """Run two warm-up steps and six timed steps; return the fewest seconds of a timed step."""
+        """Run two warm-up steps and six timed steps; return the shortest time of a timed step."""
         times = []
         for k in (0, 1) * 4:
             begin = time.perf_counter()

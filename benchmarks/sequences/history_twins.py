@@ -5,10 +5,11 @@
 
 Each network trains on the rows of `datasets/synthetic/histories.py` in float32, without dropout, at
 a constant learning rate. Both twins begin with the same weights, including the rows of the tables.
-Our networks use LazyAdam over hash tables. The twins use SparseAdam over `nn.Embedding`, and Adam
-in the same form for the other weights. The output file has the settings, the seeds and the mean
-loss of each 100 steps. Needs PyTorch (`pip install torch`; the CPU build is enough). The exit code
-is 1 if a mean loss differs from the twin's mean loss by more than 0.001 times the twin's.
+Our networks use LazyAdam over hash tables. The twins use SparseAdam over `nn.Embedding`; for the
+other weights, the twins use an Adam that adds epsilon where SparseAdam does. The output file has
+the settings, the seeds and the mean loss of each 100 steps. Needs PyTorch (`pip install torch`; the
+CPU build is enough). The exit code is 1 if a mean loss differs from the twin's mean loss by more
+than 0.001 times the twin's.
 
 A third training shows how much rounding changes the mean losses: PyTorch's twin is trained again
 from weights that have each moved by about a millionth of their size. ReLU and Adam make differences
@@ -109,7 +110,7 @@ def tables_in_order(
 ) -> tuple[list[np.ndarray], list[Any], list[Any]]:
     """Return keys, tables of vectors and tables of first-order weights, in the schema's order.
 
-    The last list is empty if the network has no linear part.
+    If the network has no linear part, the list of tables of first-order weights is empty.
     """
     by_name = {each.name: each for each in tables_of(net)}
     name = net.recipe()["name"]

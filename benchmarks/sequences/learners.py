@@ -35,7 +35,7 @@ def run_net(
         task: name of the task.
         valid: validation rows, by which settings are chosen.
         test: test rows.
-        baseline: name and settings of the baseline for the second row.
+        baseline: name and settings of the baseline with which the network is combined.
         seeds: number of seeds.
     """
     began = time.perf_counter()

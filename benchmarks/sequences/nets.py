@@ -176,10 +176,10 @@ class _Loss(nn.Cell):
 
 
 def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return two rising arrays: events, and for each event, a later event that its state predicts.
+    """Return two rising arrays of indices: events, and for each, a later event to predict from it.
 
     Args:
-        events: events, ordered by user, then by time.
+        events: all events, ordered by user, then by time.
         together: True if all events with the same time are targets of the last event before this
             time.
     """
@@ -221,7 +221,7 @@ def batches(
         rng: random generator for the windows, their order and the sampled items.
 
     Raises:
-        ValueError: items are sampled for rows with several targets.
+        ValueError: `sampled` is set, but rows may have several targets (`together`).
     """
     for batch in _all_items(part, together, settings, rng):
         if settings["sampled"] is None:
@@ -235,7 +235,7 @@ def batches(
 def _sample(
     part: Part, batch: tuple[np.ndarray, ...], number: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Return the batch's `number` items (targets and drawn items) and the inverse probabilities."""
+    """Draw items beside a batch's targets; return the loss's inputs `some`, `rarity` and `own`."""
     target, weight = batch[4], batch[5]
     targets = np.unique(target)
     others = np.setdiff1d(np.arange(part.items), targets, assume_unique=True)
@@ -272,7 +272,7 @@ def _batch(
     target: np.ndarray,
     weight: np.ndarray,
 ) -> tuple[np.ndarray, ...]:
-    """Return the inputs of the loss for some windows."""
+    """Return the inputs of the loss for the windows `chosen`."""
     values, offsets = _lists(item, chosen, EVENTS, _LISTS)
     pairs = np.concatenate([np.arange(*np.searchsorted(place, window)) for window in chosen])
     starts = np.array([begin for begin, _ in chosen])
@@ -344,7 +344,7 @@ def first_vectors(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndar
 def trained(
     kind: str, part: Part, together: bool, settings: Mapping[str, Any], seed: int
 ) -> NextItemNet:
-    """Return a network that has learned the events of a part.
+    """Train a network on the events of `part`, and return the network.
 
     Args:
         kind: 'SASRec' or 'HSTU'.
