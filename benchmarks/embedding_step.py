@@ -3,7 +3,7 @@
 
 One step looks up batch x fields ids, computes the rows' gradients, sums the gradients by key, and
 runs one LazyAdam update. The table's cost is the time of the step minus the time of the same graph
-with the rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
+if the rows are an input tensor. For comparison, the benchmark also measures vanilla MindSpore
 (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
 and the machine's lower bound (the memory accesses alone). If `--value-dtype` or `--state-dtype` is
 not float32, steps of our table alternate with steps of a float32 table. The script prints the
@@ -100,7 +100,8 @@ class TrainStep(nn.Cell):
 
 
 class PlainStep(nn.Cell):
-    """The graph with the rows as an input; it computes the rows' gradient, but does not use it."""
+    """A graph whose input is the tensor `rows`, and which returns the gradient of `rows`.
+    """
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell) -> None:
         super().__init__()

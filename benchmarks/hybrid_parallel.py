@@ -13,8 +13,8 @@ and the independent process i train on the same batches.
     workers      N workers of one thread under `python -m mindspore_rec.launch`
 
 The workers' step is split into parts. The part *exchange* is the time spent in the channels' calls.
-The part *moving* of the exchange is the time to exchange the same bytes when a barrier makes all
-workers begin together. The part *waiting* is the rest of the exchange, mostly the wait for the
+The part *moving* of the exchange is the time to exchange the same bytes if all workers begin
+together, after a barrier. The part *waiting* is the rest of the exchange, mostly the wait for the
 slower worker.
 """
 

@@ -236,7 +236,7 @@ def measure(
         taken = {"memory": subjects["memory"].run(drawn["prefetch"])}
         memory_done = difference(memory_before, subjects["memory"].counters(), options.steps)
         for mode in MODES:
-            # RecModel alone reads `cache.prefetch`, at the start of a training.
+            # Only RecModel reads `cache.prefetch`, and only at the start of a training.
             prefetch = cache.prefetch if mode == "prefetch" else 0
             tiers.table.cache = dataclasses.replace(cache, prefetch=prefetch)
             before = tiers.counters()

@@ -63,8 +63,8 @@ DAY = 86_400
 
 RECENT = {"last": 10, "decay": 0.7}
 CHAIN = {"skip": 0.7, "norm": 1.0, **RECENT}
-# Recall@10 and NDCG@10 that another program measured. The program that measured these figures had
-# an invoice's lines in the order of stock codes.
+# Recall@10 and NDCG@10 that another program measured. The other program ordered the lines of an
+# invoice by stock code.
 MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
     "online-retail": {
         "popularity": ({"days": None}, 0.066, 0.037),

@@ -129,9 +129,9 @@ def _block(kind: str, is_first: bool, settings: Mapping[str, Any]) -> nn.Cell:
 class _Loss(nn.Cell):
     """Weighted cross entropy of the states' targets, over all items or over the items of the batch.
 
-    With the items of the batch, the loss estimates the softmax's sum over all items. The weight of
-    an item is the inverse of the probability that a batch contains the item. A row's own target has
-    the weight 1.
+    With the items of the batch, the loss estimates the softmax's sum over all items: a weighted sum
+    of the exponentials of the batch's items. The weight of an item is the inverse of the
+    probability that a batch contains the item; only the target of a state has the weight 1.
 
     Inputs:
         - **values** (Tensor): events ``[N]``.
