@@ -96,7 +96,7 @@ class Layer:
     Args:
         width, units: widths of input and output.
         batch: number of rows.
-        precision: of `PRECISIONS`.
+        precision: one of `PRECISIONS`.
     """
 
     def __init__(self, width: int, units: int, batch: int, precision: str) -> None:

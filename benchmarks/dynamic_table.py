@@ -46,7 +46,7 @@ class Subject:
     """A full table and its train step.
 
     Args:
-        name: of the table.
+        name: name of the table.
         fields: number of ids in a sample.
         dim: number of floats in a row.
         admission, eviction: the policies, or None for no policy.
@@ -126,10 +126,10 @@ class Stream:
         shape: batch and fields.
         rows: number of keys in the table.
         zipf: exponent of the Zipf distribution of the ids that have rows.
-        share: of new positions.
+        share: share of the ids whose keys are new.
         kind: 'returning' or 'once'.
         first: index of the first new key.
-        seed: of the draws.
+        seed: seed of the random ids.
     """
 
     def __init__(

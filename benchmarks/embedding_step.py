@@ -100,8 +100,7 @@ class TrainStep(nn.Cell):
 
 
 class PlainStep(nn.Cell):
-    """A graph whose input is the tensor `rows`, and which returns the gradient of `rows`.
-    """
+    """A graph whose input is the tensor `rows`, and which returns the gradient of `rows`."""
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell) -> None:
         super().__init__()
@@ -261,8 +260,8 @@ def main() -> None:
     runs.update(runs_of(steps, lambda i: new_batches[i], label))
     new_times = alternate(timed(runs), args.rounds, 8, "ours, new keys", mixed=True)
     inside_new = operator_times(before, table.op_times())
-    # Measure again with new keys in reused rows, as after an eviction. The difference of the two
-    # measurements is the system's cost of fresh memory.
+    # Measure again with new keys in reused rows, as after an eviction. The difference between the
+    # measurements with and without reused rows is the cost of fresh memory from the system.
     for batch in new_batches:
         for each in tables:
             each.erase(np.ascontiguousarray(batch.asnumpy()[mask]))

@@ -51,7 +51,7 @@ class Runs:
     """The four ways to train a network, each ready to run steps.
 
     Args:
-        model: of `MODELS`.
+        model: a name in `MODELS`.
         workers: number of workers.
         args: settings of the command.
         stack: exit stack that closes the processes.
@@ -141,7 +141,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
     """
 
     def per_step(key: str) -> np.ndarray:
-        """Return an array `[workers, steps]`."""
+        """Return the answers' values of `key`, float64 `[workers, steps]`."""
         each = [np.concatenate([r[w][key] for r in steps]) for w in range(len(steps[0]))]
         return np.array(each, np.float64)
 

@@ -45,7 +45,7 @@ class Processes:
     """A group of processes: a single process, or a launcher's workers in the order of their ranks.
 
     Args:
-        name: for messages.
+        name: name of the processes in messages.
         prefix: the part of the command before the script, and the command's environment.
         settings: arguments of `hybrid_worker.py` after the name.
         number: expected number of processes.

@@ -110,12 +110,12 @@ class StepEnds(Callback):
 
 
 class Subject:
-    """A table that is full of rows, and the model that trains this table.
+    """A table filled with rows, and a model that trains the table.
 
     Args:
-        name: of the table.
+        name: name of the table.
         options: options of the command line.
-        exponent: of the ids.
+        exponent: exponent of the ids' Zipf distribution.
         cache: the table's tiers, None for memory alone.
         dtype: type of values and of Adam's moments. Default: 'float32'.
     """

@@ -21,9 +21,9 @@ on the validation rows.
 `--nets` also trains networks (`sequences/nets.py`), with settings that are also chosen on the
 validation rows. The output has two rows per network. A network's first row shows the network alone.
 The second row shows the network combined with the best baseline that counts co-occurrences: an
-item's score is the network's score plus w times the logarithm of the baseline's score. The factor w
-is chosen by NDCG@10 on the validation rows. The figures are means over the seeds, and the interval
-applies to the difference between means.
+item's score is the network's score plus a weighted logarithm of the baseline's score. The
+logarithm's weight is chosen by NDCG@10 on the validation rows. The figures are means over the
+seeds, and the interval applies to the difference between means.
 
 With `--settings FILE`, the benchmark takes the settings of the baselines from an earlier result and
 does not search for settings.

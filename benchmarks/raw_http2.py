@@ -94,7 +94,7 @@ class RawHttp2:
     """A connection.
 
     Args:
-        port: of 127.0.0.1.
+        port: port of the server on 127.0.0.1.
         begin: True sends the complete connection preface; False sends only its first nine bytes.
             Default: True.
 
@@ -122,7 +122,7 @@ class RawHttp2:
         """Begin a call with its headers.
 
         Args:
-            path: of the method.
+            path: path of the gRPC method.
             *metadata: further headers.
             headers_end: False sends the headers without the flag END_HEADERS. Default: True.
         """

@@ -40,7 +40,7 @@ class Case:
 
     Args:
         title: name of the program in the printed results.
-        precision: of the products.
+        precision: data type of the matrix products, 'float32' or 'bfloat16'.
         both: two built programs, one on the reference device and one on the tested device.
         exact: True if inputs are multiples of 1/4.
         batches: the batch sizes to test, in rows.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native core without MindSpore: the module, its operators on NumPy arrays, its devices."""
+"""The native core without MindSpore: importing the core, running its operators on NumPy arrays."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Program:
         exact: True if weights are small multiples of 1/2. If `exact` is True, and if inputs are
             small multiples of 1/4, the sums in a few layers are exact, and rounding never changes a
             number's sign.
-        seed: of the parameters.
+        seed: seed of the initial parameters.
     """
 
     def __init__(

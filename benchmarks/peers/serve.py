@@ -4,8 +4,9 @@
 A worker's arguments are the directory of `settings.json` and `batches.npz` (which `peer_process.py`
 writes), and a file descriptor for its answers. The worker does not answer on standard output,
 because frameworks print there. The worker writes one line per answer. The first line describes the
-worker in JSON. Then the worker reads numbers of batches. For each number k, the worker runs a step
-on batch k and writes the step's seconds. The worker imports only NumPy and its framework.
+worker in JSON. Then the worker reads the numbers of batches from standard input. For each number k,
+the worker runs a step on batch k and writes the step's seconds. The worker imports only NumPy and
+its framework.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ class Work:
     Args:
         net: 'din', 'transformer' or 'hstu'.
         dim: width of a value.
-        longest: greatest length of a history, for HSTU's biases and weights and SASRec's positions.
+        longest: greatest length of a history, which sets the number of HSTU's biases and SASRec's
+            positions.
         threads: number of computing threads.
         compiles: True if compiled forms are tried, too.
         offsets: int64 [K, B + 1], the offsets of each of the K batches.

@@ -162,7 +162,7 @@ def train_twin(twin: Any, rate: float, batches: list[Batch]) -> np.ndarray:
 
 
 def windows(losses: np.ndarray) -> np.ndarray:
-    """Return the mean of each 100 losses, or of all losses if there are fewer."""
+    """Return the mean of each 100 losses, or of all losses if there are fewer than 100."""
     window = min(WINDOW, len(losses))
     whole = len(losses) // window * window
     means: np.ndarray = losses[:whole].reshape(-1, window).mean(1)

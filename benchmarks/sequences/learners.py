@@ -31,8 +31,8 @@ def run_net(
     """Return the figures and the test targets' ranks of a network alone, and with a baseline.
 
     Args:
-        kind: name of the network.
-        task: name of the task.
+        kind: 'SASRec' or 'HSTU'.
+        task: a name in `TASKS`.
         valid: validation rows, by which settings are chosen.
         test: test rows.
         baseline: name and settings of the baseline with which the network is combined.

@@ -11,9 +11,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
   count more.
 * Vectors start at random, or near the eigenvectors of the items' co-occurrences within five events
   of a user (`co_occurrence`).
-* With `skip`, the last event also adds to the score directly, through a separate matrix. The
-  separate matrix's part of the score is a factorized Markov chain. The separate matrix starts as
-  the unit matrix.
+* With `skip`, the last event also adds to the score directly, through a separate matrix, which
+  starts as the unit matrix. This part of the score is a factorized Markov chain.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older
   targets may count less in the loss (`half_life`, in days).
 * The learning rate falls to 0 linearly.

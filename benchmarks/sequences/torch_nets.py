@@ -112,8 +112,8 @@ class Twin(nn.Module):
 class _Row(NamedTuple):
     """Inputs from which a network's last part computes the scores of one batch.
 
-    `others` are the vectors of all columns except the candidate's, and the numbers. `linear` are
-    the first-order weights `[B, columns]`. `events` is `[B, L, dim]`, `times` int64 `[B, L]`.
+    `others` are the numbers, and the vectors of all columns except the candidate's column. `linear`
+    are the first-order weights `[B, columns]`. `events` is `[B, L, dim]`, `times` int64 `[B, L]`.
     """
 
     others: list[torch.Tensor]
