@@ -71,8 +71,8 @@ class Subject:
             idle: minimum and maximum of the steps (and seconds) since a row was last looked up; the
                 rows are spread evenly over this range.
             spare: number of rows that were in use and are now free, as after an eviction. New keys
-                reuse the memory of these rows, so that no measured step waits for fresh memory from
-                the system.
+                reuse the memory of the spare rows, so that no measured step waits for fresh memory
+                from the system.
             seed: seed of the rows' random counts and ages.
         """
         rng = np.random.default_rng(seed)
@@ -118,9 +118,9 @@ class Stream:
 
     With 'returning', half of the new positions in a batch have keys that never occurred before. The
     other half of the new positions repeat the keys that were new in the previous batch. Even with
-    an admission threshold of 2, a step inserts as many keys as without admission. With this
-    threshold, the step also counts the same number of keys that are not admitted yet. With 'once',
-    each new key occurs only once in the stream.
+    an admission threshold of 2, a step inserts as many keys as without admission. With a threshold
+    of 2, the step also counts the same number of keys that are not admitted yet. With 'once', each
+    new key occurs only once in the stream.
 
     Args:
         shape: batch and fields.

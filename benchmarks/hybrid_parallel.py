@@ -141,7 +141,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
     """
 
     def per_step(key: str) -> np.ndarray:
-        """Return the answers' values of `key`, float64 `[workers, steps]`."""
+        """Return the value of `key` in each answer, float64 `[workers, steps]`."""
         each = [np.concatenate([r[w][key] for r in steps]) for w in range(len(steps[0]))]
         return np.array(each, np.float64)
 

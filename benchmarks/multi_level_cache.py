@@ -41,8 +41,8 @@ DENSE = 13
 HIDDEN = [1024, 512, 256]
 CHUNK = 500_000  # rows filled at a time
 CLOCK = 1000  # the filled rows' last steps are spread over this number of steps
-# Number of steps at the start of a block that are not counted. In these steps, the key columns are
-# not known yet, so there is no prefetch.
+# Number of steps at the start of a block that are not counted. In the uncounted steps, the key
+# columns are not known yet, so there is no prefetch.
 SKIPPED = 3
 MODES = ("prefetch", "no_prefetch")
 # In stats(), a counter of a tier is named by the tier and one of these suffixes.
@@ -329,8 +329,8 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # If the table is small, a tier of the setup's share of rows may have no room for the prefetched
-    # batches.
+    # If the table is small, the setup's share of the rows may be less than the prefetched batches
+    # need.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(

@@ -28,7 +28,8 @@ def run_net(
     baseline: tuple[str, Mapping[str, Any]],
     seeds: int,
 ) -> dict[str, dict[str, Any]]:
-    """Return the figures and the test targets' ranks of a network alone, and with a baseline.
+    """Train a network; return figures and targets' ranks for the network, alone and with a
+    baseline.
 
     Args:
         kind: 'SASRec' or 'HSTU'.

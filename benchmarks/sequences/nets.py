@@ -11,8 +11,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
   count more.
 * Vectors start at random, or near the eigenvectors of the items' co-occurrences within five events
   of a user (`co_occurrence`).
-* With `skip`, the last event also adds to the score directly, through a separate matrix, which
-  starts as the unit matrix. This part of the score is a factorized Markov chain.
+* With `skip`, the last event also adds to the score directly, by a factorized Markov chain: through
+  a separate matrix, which starts as the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older
   targets may count less in the loss (`half_life`, in days).
 * The learning rate falls to 0 linearly.
@@ -214,7 +214,7 @@ def batches(
     """Yield the batches of an epoch, as inputs of the loss.
 
     Args:
-        part: events to train on, and the rows to predict.
+        part: its `events` are the events to train on.
         together: True if events with the same time form one row.
         settings: `length`, `half_life` and `sampled`.
         rng: random generator for the windows, their order and the sampled items.
