@@ -5,13 +5,13 @@
 
 A layer with `in` inputs and `out` outputs has three products: forward `Y = X W^T`, the input's
 gradient `dX = dY W`, and the weight's gradient `dW = dY^T X`. The copy of oneDNN that MindSpore
-ships computes each product. Each product is cut into tasks for `--threads` threads. The tasks of Y
-and dX are slices of rows; the tasks of dW are tiles. The distances between stored rows are chosen
-so that rows do not conflict in the cache. For each product, the script tries several structures on
-this processor and uses the fastest. The structures differ in rows per slice, tile size, and layout
-of the weights (unchanged, or as oneDNN prefers). The result is the time of a step that only
-computes these products. Writing weights in oneDNN's layout and rounding to bfloat16 are not
-counted.
+ships computes each product. Each product is cut into tasks for `--threads` threads. Each task of Y
+or dX computes a slice of rows, and each task of dW computes a tile. The distances between stored
+rows are chosen so that rows do not conflict in the cache. For each product, the script tries
+several structures on this processor and uses the fastest. The structures differ in rows per slice,
+tile size, and layout of the weights (unchanged, or as oneDNN prefers). The result is the time of a
+step that only computes these products. Writing weights in oneDNN's layout and rounding to bfloat16
+are not counted.
 
 All products of a step are tasks of one queue, without a barrier between products. The rate of one
 product is the rate of its tasks, times the number of threads.
@@ -94,7 +94,7 @@ class Layer:
     """Memory of one layer: the inputs and outputs of its products.
 
     Args:
-        width, units: widths of input and output.
+        width, units: width of the inputs, and width of the outputs.
         batch: number of rows.
         precision: one of `PRECISIONS`.
     """

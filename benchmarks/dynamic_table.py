@@ -116,11 +116,10 @@ class Subject:
 class Stream:
     """Batches of ids: most keys are in the table, and a share of the keys is new.
 
-    With 'returning', half of the new positions in a batch have keys that never occurred before. The
-    other half of the new positions repeat the keys that were new in the previous batch. Even with
-    an admission threshold of 2, a step inserts as many keys as without admission. With a threshold
-    of 2, the step also counts the same number of keys that are not admitted yet. With 'once', each
-    new key occurs only once in the stream.
+    With 'returning', half of the new keys in a batch have never occurred before, and the other half
+    were new in the previous batch. Even with an admission threshold of 2, a step inserts as many
+    keys as without admission. With a threshold of 2, the step also counts the same number of keys
+    that are not admitted yet. With 'once', each new key occurs only once in the stream.
 
     Args:
         shape: batch and fields.

@@ -30,7 +30,7 @@ _CHUNK = 500_000
 
 
 def add_options(parser: argparse.ArgumentParser, models: Sequence[str]) -> None:
-    """Add the options of networks, batches and runs; `models` are measured by default."""
+    """Add the options of networks, batches and runs; `models` is the default of `--models`."""
     add = parser.add_argument
     add("--models", nargs="+", choices=MODELS, default=list(models))
     add("--batch", type=int, default=4096, help="samples in a worker's batch")

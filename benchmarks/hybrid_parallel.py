@@ -85,7 +85,7 @@ class Runs:
         }
 
     def take(self, name: str, steps: int) -> list[dict[str, Any]]:
-        """Run steps of one way of training; return the answer of each process."""
+        """Run steps in one of the four ways of training; return the answer of each process."""
         for each in self.groups[name]:
             each.tell("run", steps)
         return [answer for each in self.groups[name] for answer in each.answers()]

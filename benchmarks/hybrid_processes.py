@@ -47,7 +47,7 @@ class Processes:
     Args:
         name: name of the processes in messages.
         prefix: the part of the command before the script, and the command's environment.
-        settings: arguments of `hybrid_worker.py` after the name.
+        settings: arguments of `hybrid_worker.py` after the first argument, `name`.
         number: expected number of processes.
 
     Attributes:

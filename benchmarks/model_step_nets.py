@@ -58,7 +58,7 @@ def network(name: str, title: str, precision: str) -> Any:
 
     Args:
         name: a name in `MODELS`.
-        title: name of the run, for the tables' names.
+        title: name of the run, which is a part of the tables' names.
         precision: type of the perceptrons' products.
     """
     model = importlib.import_module(f"models.{name}.config").MODEL

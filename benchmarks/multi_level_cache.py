@@ -114,7 +114,7 @@ class Subject:
 
     Args:
         name: name of the table.
-        options: options of the command line.
+        options: parsed options of the command line.
         exponent: exponent of the ids' Zipf distribution.
         cache: the table's tiers, None for memory alone.
         dtype: type of values and of Adam's moments. Default: 'float32'.

@@ -30,7 +30,7 @@ does not search for settings.
 
 With `--check`, the benchmark leaves out the last event of each user, uses fixed settings, and
 compares the figures with the figures that another program measured earlier. All lines of an invoice
-have the same time. The last figures show how much the results depend on the order of lines with the
+have the same time. The comparison shows how much the results depend on the order of lines with the
 same time.
 """
 

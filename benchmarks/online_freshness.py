@@ -51,7 +51,7 @@ class Answers(Protocol):
     """Interface of a source of predictions: a predictor in this process, or a server."""
 
     def predict(self, ids: np.ndarray) -> np.ndarray:
-        """Return the logits of rows of ids."""
+        """Return the logit of each row of `ids`."""
         ...
 
     def saved_at(self) -> float:
@@ -66,7 +66,7 @@ class InProcess:
         self._predictor = predictor
 
     def predict(self, ids: np.ndarray) -> np.ndarray:
-        """Return the logits of rows of ids."""
+        """Return the logit of each row of `ids`."""
         return self._predictor.predict(ids)
 
     def saved_at(self) -> float:
@@ -75,7 +75,7 @@ class InProcess:
 
 
 class Server:
-    """Server with several processes; it stops when the context ends.
+    """Server with several processes, which stops when the context ends.
 
     Args:
         root: directory of the run.
@@ -108,7 +108,7 @@ class Server:
         self._process.wait(30)
 
     def predict(self, ids: np.ndarray) -> np.ndarray:
-        """Return the logits of rows of ids."""
+        """Return the logit of each row of `ids`."""
         tensor = {"name": "ids", "shape": ids.shape, "datatype": "INT64", "data": ids.tolist()}
         answer = self._ask("POST", "/v2/models/model/infer", json.dumps({"inputs": [tensor]}))
         (output,) = answer["outputs"]

@@ -99,7 +99,7 @@ def start_triton(
         root: the run.
         directory: folder to make for Triton's files; it must not exist.
         fields: number of ids per sample.
-        numbers: count of numbers per sample.
+        numbers: number of numeric features per sample.
         instances: number of processes of the model.
 
     Returns:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps of the cells over histories, compared with the same networks in PyTorch.
 
-A step is a forward pass, a backward pass (with the gradient of the values) and Adam's update. The
-gradient of the output is drawn before the step, so that no loss is part of the time.
-PyTorch runs in a process of another interpreter (`--torch-python`), on the same batches and with
-the same number of threads. Our steps and PyTorch's steps alternate. PyTorch runs each network
-padded and packed, eagerly and (without `--eager`) compiled, and the fastest form counts. The second
-part measures the time per value, with and without a history of 5,000 values in the batch.
+A step is a forward pass, a backward pass (including the gradient of the input values) and Adam's
+update. The gradient of the output is drawn at random before the step, so that no loss is part of
+the time. PyTorch runs in a process of another interpreter (`--torch-python`), on the same batches
+and with the same number of threads. Our steps and PyTorch's steps alternate. PyTorch runs each
+network padded and packed, eagerly and (without `--eager`) compiled, and the fastest form counts.
+The second part measures the time per value, with and without a history of 5,000 values in the
+batch.
 """
 
 from __future__ import annotations
@@ -79,14 +80,14 @@ def drawn_lengths(kind: str, longest: int, batch: int, rng: np.random.Generator)
 
 
 class OutputGradient(nn.Cell):
-    """Returns one number of the output, and passes a drawn gradient back to the output."""
+    """Returns one element of the output, and uses a given gradient as the output's gradient."""
 
     def construct(self, output: Tensor, gradient: Tensor) -> Tensor:
         """Return the first number of the output."""
         return output[0, 0]
 
     def bprop(self, output: Tensor, gradient: Tensor, out: Any, dout: Any) -> Any:
-        """Return the drawn gradient."""
+        """Return the given gradient."""
         return gradient, ops.zeros_like(gradient)
 
 

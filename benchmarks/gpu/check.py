@@ -181,7 +181,7 @@ def check(
         core: the native core.
         devices: the reference device, and the tested device.
         batches: numbers of rows.
-        chosen: text; only programs with this text in their titles run. Default: all.
+        chosen: text; only programs whose titles contain the text run. Default: all.
         quiet: if True, only failures are printed. Default: False.
     """
     results = []

@@ -65,7 +65,7 @@ def _joined(p: Program) -> Outputs:
 
 
 def _stages(p: Program) -> Outputs:
-    """A value of one stage that later stages read."""
+    """Three stages; the first stage writes a value that the second and the third stage read."""
     x = p.inputs(18)
     y = p.linear(x, 12, "tanh")
     p.program.end_stage()

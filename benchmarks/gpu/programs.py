@@ -35,7 +35,7 @@ class Program:
     Args:
         core: the native core, which sets the program's device.
         precision: type of the products' factors, 'float32' or 'bfloat16'.
-        training: True if batches are normalized by their own statistics.
+        training: True if a batch normalization uses the statistics of the batch.
         exact: True if weights are small multiples of 1/2. If `exact` is True, and if inputs are
             small multiples of 1/4, the sums in a few layers are exact, and rounding never changes a
             number's sign.
@@ -63,7 +63,7 @@ class Program:
     # ---- values
 
     def value(self, width: int) -> Columns:
-        """Return a new value that layers can write."""
+        """Add a value of `width` columns, which a layer can write; return the columns."""
         return Columns(self.program.add_value(width), 0, width)
 
     def input(self, columns: Columns) -> None:
@@ -101,7 +101,7 @@ class Program:
         return len(self.parameters) - 1
 
     def extra(self, values: np.ndarray) -> int:
-        """Add an additional input, and return its index."""
+        """Add an extra input, and return its index."""
         self.extras.append(np.ascontiguousarray(values))
         return len(self.extras) - 1
 
@@ -203,7 +203,7 @@ class Run:
             initialized.
 
     Attributes:
-        outputs, output_gradients: float32 [B, width]; the caller writes the gradients.
+        outputs, output_gradients: float32 [B, width]; the caller writes `output_gradients`.
         input_gradients, parameter_gradients: arrays of the same shapes as inputs and parameters.
         forward, predict, backward: functions without arguments that run the operators of one pass.
     """

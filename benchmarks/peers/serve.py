@@ -61,9 +61,9 @@ def serve(
     """Answer commands until standard input ends.
 
     Args:
-        make: function of the work that returns two values: a description of the peer (versions,
-            optimizations), and the peer's step. The step is a function that takes the batch's
-            number and returns the loss.
+        make: function that takes the worker's arguments, and returns a description of the peer
+            (versions, optimizations) and the peer's step. The step is a function that takes the
+            batch's number and returns the loss.
         kind: dataclass such as `Work`; the values of its fields are in `settings.json` and
             `batches.npz`. Default: `Work`.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells over histories in PyTorch, as a worker: the fastest of several forms.
+"""Worker process for cells over histories in PyTorch, in the fastest of several forms.
 
 Each network has two forms. The padded form pads all histories to one length before the first layer.
 The packed form pads values only for the attention, and pads nothing for DIN. SASRec's and HSTU's

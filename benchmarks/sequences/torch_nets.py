@@ -55,8 +55,9 @@ class Twin(nn.Module):
 
     Args:
         net: our `DIN`, `BST`, `SASRec` or `HSTU`.
-        keys: the keys of each table, rising, in the order of the schema's tables. The keys are
-            inserted into our tables, and the initial values of the rows are copied to PyTorch.
+        keys: the keys of each table in ascending order; the tables are in the schema's order. The
+            keys are inserted into our tables, and the initial values of the rows are copied to
+            PyTorch.
         tables: our tables, in the order of `keys`.
         weights: our tables of first-order weights, in the order of `keys`; none for `DIN` and
             `BST`.
