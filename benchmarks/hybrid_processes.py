@@ -47,7 +47,7 @@ class Processes:
     Args:
         name: name of the processes in messages.
         prefix: the part of the command before the script, and the command's environment.
-        settings: arguments of `hybrid_worker.py` after the first argument, `name`.
+        settings: further arguments of `hybrid_worker.py`, after the path and the name.
         number: expected number of processes.
 
     Attributes:
