@@ -88,8 +88,8 @@ def measure(
 def measure_types(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Return the metrics of a model for each compute type.
 
-    The key of float32 is the model's name, such as 'dcn'. For other types, the key also contains
-    the type, such as 'dcn bfloat16'.
+    For float32, the key of the result is the model's name, such as 'dcn'. For another type, the key
+    also contains the type, such as 'dcn bfloat16'.
     """
     results: dict[str, dict[str, Any]] = {}
     for dtype in options.compute_dtype:

@@ -5,13 +5,13 @@
 
 A layer with `in` inputs and `out` outputs has three products: forward `Y = X W^T`, the input's
 gradient `dX = dY W`, and the weight's gradient `dW = dY^T X`. The copy of oneDNN that MindSpore
-ships computes each product. Each product is cut into tasks for `--threads` threads. The tasks of Y
-and dX are slices of rows; the tasks of dW are tiles. The distances between stored rows are chosen
-so that rows do not conflict in the cache. For each product, the script tries several structures on
-this processor and uses the fastest. The structures differ in rows per slice, tile size, and layout
-of the weights (unchanged, or as oneDNN prefers). The result is the time of a step that only
-computes these products. Writing weights in oneDNN's layout and rounding to bfloat16 are not
-counted.
+ships computes each product. Each product is cut into tasks for `--threads` threads. Each task of Y
+or dX computes a slice of rows, and each task of dW computes a tile. The distances between stored
+rows are chosen so that rows do not conflict in the cache. For each product, the script tries
+several structures on this processor and uses the fastest. The structures differ in rows per slice,
+tile size, and layout of the weights (unchanged, or as oneDNN prefers). The result is the time of a
+step that only computes these products. Writing weights in oneDNN's layout and rounding to bfloat16
+are not counted.
 
 All products of a step are tasks of one queue, without a barrier between products. The rate of one
 product is the rate of its tasks, times the number of threads.
@@ -48,7 +48,7 @@ Task = Callable[[], None]
 
 
 def has(precision: str) -> bool:
-    """True if the processor can multiply in this precision, one of `PRECISIONS`."""
+    """True if the processor can multiply in `precision`, which is one of `PRECISIONS`."""
     if precision != BFLOAT16:
         return precision == FLOAT32
     return bool({"avx512_bf16", "amx_bf16"} & set(instructions()))
@@ -94,9 +94,9 @@ class Layer:
     """Memory of one layer: the inputs and outputs of its products.
 
     Args:
-        width, units: widths of input and output.
+        width, units: width of the inputs, and width of the outputs.
         batch: number of rows.
-        precision: of `PRECISIONS`.
+        precision: one of `PRECISIONS`.
     """
 
     def __init__(self, width: int, units: int, batch: int, precision: str) -> None:
@@ -210,7 +210,7 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
     Args:
         tasks: the tasks, started in this order.
         threads: number of threads, including the calling thread.
-        spent: receives the seconds of each task.
+        spent: list with one element per task, which `run_tasks` sets to the task's seconds.
         clock: clock for `spent`: `time.perf_counter`, or `time.thread_time`.
     """
     numbers = itertools.count()  # its `next` is atomic under Python's lock
@@ -235,7 +235,7 @@ def fastest(layer: Layer, kind: str, threads: int) -> tuple[str, list[Task]]:
     """Return name and tasks of the structure with the least cost in processor time.
 
     The cost is the tasks' total time divided by `threads`, but at least the time of the longest
-    task. So a structure with fewer tasks than threads also pays for idle threads.
+    task. A structure with fewer tasks than threads therefore pays for idle threads, too.
     """
     best: tuple[float, str, list[Task]] | None = None
     for name, make in structures(layer, kind):
@@ -354,7 +354,7 @@ def precisions_of(text: str) -> list[str]:
     """Return the distinct precisions in a comma-separated list.
 
     Raises:
-        ValueError: a name is not in `PRECISIONS`.
+        ValueError: the list has a name that is not in `PRECISIONS`.
     """
     names = list(dict.fromkeys(text.split(",")))
     if not set(names) <= set(PRECISIONS):

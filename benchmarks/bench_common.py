@@ -86,7 +86,7 @@ def save(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 
 def spread_keys(numbers: np.ndarray) -> np.ndarray:
-    """Return the upper 63 bits of MurmurHash3's mix of each number: most likely distinct keys."""
+    """Return the upper 63 bits of MurmurHash3's 64-bit finalizer for each number."""
     x = numbers.astype(np.uint64)
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)
@@ -130,7 +130,7 @@ def alternate(
         pause: seconds to sleep before each run. Default: none.
         mixed: if True, each round calls the runs in a new random order. In a random order, a run
             follows different runs in different rounds, so the state of caches and allocators at its
-            start varies. Default: the order of `runs`.
+            start varies. Default: False; each round calls the runs in the order of `runs`.
 
     Returns:
         For each name, the seconds of its runs: float64 `[rounds]`.

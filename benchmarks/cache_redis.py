@@ -23,8 +23,8 @@ def running_redis(directory: Path) -> Iterator[str]:
     """Yield the URL of a server that runs until the `with` block ends.
 
     Args:
-        directory: folder for the server's log, which must not exist yet. The folder is removed when
-            the `with` block ends.
+        directory: new folder for the server's log; the folder must not exist yet. The folder is
+            removed when the `with` block ends.
 
     Raises:
         SystemExit: redis-server is missing, or does not start.

@@ -82,8 +82,7 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
     subject = Subject(f"dynamic_features.{name}", args.fields, args.dim, admission, eviction)
     subject.fill(args.rows, (0, idle), args.spare, args.seed)
     if name.startswith("bounded"):
-        # Keys that never return use up all counters, so that the maximum is reached before the
-        # first step.
+        # Look up keys that never return, so that all counters are in use before the first step.
         bound = int(admission.max_candidates)
         subject.table.lookup_with_handles(bench_common.spread_keys(np.arange(bound) + (1 << 50)))
         subject.table.discard_gradients()
@@ -101,8 +100,8 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
             else:
                 theirs.append(without.step(batches[i], label))
     after = subject.table.stats()
-    # Erase the new rows. The next policy then starts with as many rows and free rows as the current
-    # policy.
+    # Erase the new rows, so that the measurement of the next policy starts with the same numbers of
+    # used and free rows.
     without.table.erase_rows(bench_common.spread_keys(np.arange(first, stream.used)))
     subject.close()
     a, b = np.array(ours)[WARMUP:], np.array(theirs)[WARMUP:]

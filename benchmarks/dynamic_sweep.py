@@ -59,7 +59,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     shape = (args.batch, args.fields)
     subject = Subject(f"dynamic_sweep.{name}", args.fields, args.dim, eviction=rules)
     rows = args.sweep_rows
-    # Rows of this age become due for eviction just after the first `BEFORE` steps, or, with the
+    # Rows of age `age` become due for eviction just after the first `BEFORE` steps, or, with the
     # trigger "callback", when the eviction is triggered. Rows that the first `BEFORE` steps look up
     # do not become due for eviction.
     age = IDLE - BEFORE - (rules.trigger == "step")

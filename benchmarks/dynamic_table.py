@@ -46,7 +46,7 @@ class Subject:
     """A full table and its train step.
 
     Args:
-        name: of the table.
+        name: name of the table.
         fields: number of ids in a sample.
         dim: number of floats in a row.
         admission, eviction: the policies, or None for no policy.
@@ -64,14 +64,15 @@ class Subject:
         self.net = embedding_step.TrainStep(net, optimizer).set_train()
 
     def fill(self, rows: int, idle: tuple[int, int], spare: int, seed: int) -> None:
-        """Fill the table with rows for the keys of the numbers 0 .. rows - 1.
+        """Fill the table with rows for the keys that `spread_keys` makes from 0 .. rows - 1.
 
         Args:
             rows: number of rows.
             idle: minimum and maximum of the steps (and seconds) since a row was last looked up; the
                 rows are spread evenly over this range.
             spare: number of rows that were in use and are now free, as after an eviction. New keys
-                reuse the spare rows, so that no measured step waits for fresh memory of the system.
+                reuse the memory of the spare rows, so that no measured step waits for fresh memory
+                from the system.
             seed: seed of the rows' random counts and ages.
         """
         rng = np.random.default_rng(seed)
@@ -115,20 +116,19 @@ class Subject:
 class Stream:
     """Batches of ids: most keys are in the table, and a share of the keys is new.
 
-    With 'returning', half of the new positions in a batch have keys that never occurred before. The
-    other half of the new positions have the keys that were new in the previous batch. Even with an
-    admission threshold of 2, a step inserts as many keys as without admission. Besides the inserted
-    keys, the step counts as many keys that are not admitted yet. With 'once', each new key occurs
-    only once in the stream.
+    With 'returning', half of the new keys in a batch have never occurred before, and the other half
+    were new in the previous batch. Even with an admission threshold of 2, a step inserts as many
+    keys as without admission. With a threshold of 2, the step also counts the same number of keys
+    that are not admitted yet. With 'once', each new key occurs only once in the stream.
 
     Args:
         shape: batch and fields.
         rows: number of keys in the table.
-        zipf: exponent of the Zipf distribution from which ids with rows are drawn.
-        share: of new positions.
+        zipf: exponent of the Zipf distribution of the ids that have rows.
+        share: share of the ids whose keys are new.
         kind: 'returning' or 'once'.
         first: index of the first new key.
-        seed: of the draws.
+        seed: seed of the random ids.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 
 One step looks up batch x fields ids, computes the rows' gradients, sums the gradients by key, and
 runs one LazyAdam update. The table's cost is the time of the step minus the time of the same graph
-with the rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
+if the rows are an input tensor. For comparison, the benchmark also measures vanilla MindSpore
 (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
 and the machine's lower bound (the memory accesses alone). If `--value-dtype` or `--state-dtype` is
 not float32, steps of our table alternate with steps of a float32 table. The script prints the
@@ -53,7 +53,7 @@ class Head(nn.Cell):
 
 
 class FusedHead(nn.Cell):
-    """A loss like the loss of `Head`, from a fused layer, for rows of float32 or bfloat16."""
+    """The loss of `Head`, computed with a fused layer, for float32 or bfloat16 rows."""
 
     def __init__(self, fields: int, dim: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class TrainStep(nn.Cell):
 
 
 class PlainStep(nn.Cell):
-    """The graph with the rows as an input; it computes the rows' gradient, but does not use it."""
+    """A graph whose input is the tensor `rows`, and which returns the gradient of `rows`."""
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class PlainStep(nn.Cell):
         self.grad = ms.value_and_grad(net, 0, optimizer.parameters)
 
     def construct(self, rows: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """One step; the gradient of the rows is an output, so that it is computed."""
+        """Run one step, and return the loss and the gradient of `rows`."""
         loss, (row_grad, grads) = self.grad(rows, label)
         return ops.depend(loss, self.optimizer(grads)), row_grad
 
@@ -260,8 +260,8 @@ def main() -> None:
     runs.update(runs_of(steps, lambda i: new_batches[i], label))
     new_times = alternate(timed(runs), args.rounds, 8, "ours, new keys", mixed=True)
     inside_new = operator_times(before, table.op_times())
-    # Measure again with new keys in reused rows, as after an eviction. The difference of the two
-    # measurements is the system's cost of fresh memory.
+    # Measure again with new keys in reused rows, as after an eviction. The difference between the
+    # measurements with and without reused rows is the cost of fresh memory from the system.
     for batch in new_batches:
         for each in tables:
             each.erase(np.ascontiguousarray(batch.asnumpy()[mask]))
@@ -332,7 +332,7 @@ def main() -> None:
 
 
 def plain_run(args: Any, rows: Tensor, label: Tensor) -> Callable[[int], Any]:
-    """Return a function that runs a step of the graph, with the rows as a plain input."""
+    """Return a function that runs a step of a graph whose input is the tensor `rows`."""
     head = new_head(args)
     step = PlainStep(head, LazyAdam(head.trainable_params(), learning_rate=1e-3)).set_train()
     return lambda _: step(rows, label)[0].asnumpy()
@@ -353,8 +353,8 @@ def touch_memory(size: int) -> None:
     """Allocate, touch and free `size` bytes of memory.
 
     On a virtual machine, if the host has not assigned a page yet, the first access to the page
-    costs 20 times as much as an ordinary page fault. Without this function, the first accesses to
-    pages would be counted as costs of the table's growth.
+    costs 20 times as much as an ordinary page fault. Without this function, the measured time of
+    the table's growth would include the first accesses to pages.
     """
     np.ones(size, np.uint8)
 

@@ -6,11 +6,12 @@
 The script needs PyTorch with CUDA, but not the package. Tables are `nn.Embedding` in the GPU's
 memory. The tables are measured twice: with sparse gradients and SparseAdam, and with dense
 gradients and Adam over all rows. Measurements with pinned batches or compiled steps use only the
-faster kind of gradients. Fused Adam trains the weights. In float32, products are float32 (no TF32);
-in bfloat16, autocast makes them bfloat16. With "gpu", all batches are on the GPU before the run.
-With "pinned", each step copies its batch from pinned memory. `samples_per_s` is the median over
-blocks of steps; the host waits for the GPU after each block. `samples_per_s_alone` is the median
-over single steps; the host waits after each step.
+faster kind of gradients. Fused Adam trains the weights. In float32, matrix products are float32 (no
+TF32). In bfloat16, autocast computes matrix products in bfloat16. In a result with `batches` "gpu",
+all batches are on the GPU before the run. In a result with `batches` "pinned", each step copies its
+batch from pinned memory to the GPU. `samples_per_s` is the median over blocks of steps; the host
+waits for the GPU after each block. `samples_per_s_alone` is the median over single steps; the host
+waits after each step.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _CHUNK = 500_000
 
 
 def add_options(parser: argparse.ArgumentParser, models: Sequence[str]) -> None:
-    """Add the options of networks, batches and runs; `models` are measured by default."""
+    """Add the options of networks, batches and runs; `models` is the default of `--models`."""
     add = parser.add_argument
     add("--models", nargs="+", choices=MODELS, default=list(models))
     add("--batch", type=int, default=4096, help="samples in a worker's batch")
@@ -106,7 +106,7 @@ class Batches:
         return Batches(bench_common.spread_keys(np.stack(ids)), numbers, label)
 
     def tensors(self) -> list[tuple[Tensor, ...]]:
-        """Return the network's inputs of each batch."""
+        """Return the network's inputs for each batch."""
         numbers, label = Tensor(self.numbers), Tensor(self.label)
         return [(Tensor.from_numpy(each), numbers, label) for each in self.ids]
 

@@ -13,8 +13,8 @@ and the independent process i train on the same batches.
     workers      N workers of one thread under `python -m mindspore_rec.launch`
 
 The workers' step is split into parts. The part *exchange* is the time spent in the channels' calls.
-The part *moving* of the exchange is the time to exchange the same bytes when a barrier makes all
-workers begin together. The part *waiting* is the rest of the exchange, mostly the wait for the
+The part *moving* of the exchange is the time to exchange the same bytes if all workers begin
+together, after a barrier. The part *waiting* is the rest of the exchange, mostly the wait for the
 slower worker.
 """
 
@@ -51,7 +51,7 @@ class Runs:
     """The four ways to train a network, each ready to run steps.
 
     Args:
-        model: of `MODELS`.
+        model: a name in `MODELS`.
         workers: number of workers.
         args: settings of the command.
         stack: exit stack that closes the processes.
@@ -85,7 +85,7 @@ class Runs:
         }
 
     def take(self, name: str, steps: int) -> list[dict[str, Any]]:
-        """Run steps of one way of training; return the answer of each process."""
+        """Run steps in one of the four ways of training; return the answer of each process."""
         for each in self.groups[name]:
             each.tell("run", steps)
         return [answer for each in self.groups[name] for answer in each.answers()]
@@ -120,7 +120,7 @@ def measure(model: str, workers: int, args: Any) -> dict[str, Any]:
 
 
 def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
-    """Return medians of rates, and of the rates' ratios within a round."""
+    """Return the median of each rate, and the median of the rounds' ratios of two rates."""
     of = {name: np.array(values) for name, values in rates.items()}
     ratios = {
         "by_independent": of["workers"] / of["independent"],
@@ -141,7 +141,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
     """
 
     def per_step(key: str) -> np.ndarray:
-        """Return an array `[workers, steps]`."""
+        """Return the value of `key` in each answer, float64 `[workers, steps]`."""
         each = [np.concatenate([r[w][key] for r in steps]) for w in range(len(steps[0]))]
         return np.array(each, np.float64)
 
@@ -171,7 +171,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
 
 
 def balance(workers: int, keys: int) -> dict[str, Any]:
-    """Return the number of rows of each worker, for `keys` rows, and the maximum by the mean."""
+    """Distribute `keys` rows over the workers; return the rows per worker, and maximum / mean."""
     done = subprocess.run(
         [*launched(workers, 1)[0], str(_BALANCE), str(keys)],
         env=environment(),

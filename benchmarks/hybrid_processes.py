@@ -29,25 +29,25 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def alone(cores: Sequence[int]) -> tuple[list[str], dict[str, str]]:
-    """Return the start of a command that pins a process to cores, and the command's environment."""
+    """Return the first words of a command that pins a process to cores, and its environment."""
     threads = {"OMP_NUM_THREADS": str(len(cores)), "MINDSPORE_REC_NUM_THREADS": str(len(cores))}
     where = ["taskset", "-c", ",".join(str(core) for core in cores)]
     return [*where, sys.executable], {"MINDSPORE_REC_LAUNCHER": "none", **threads}
 
 
 def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
-    """Return the start of a command that launches the workers, and the command's environment."""
+    """Return the first words of a command that launches workers, and its environment."""
     options = ["-n", str(workers), "--threads-per-worker", str(threads)]
     return [sys.executable, "-m", "mindspore_rec.launch", *options], {}
 
 
 class Processes:
-    """Processes that share a name: a single process, or a launcher's workers in the order of rank.
+    """A group of processes: a single process, or a launcher's workers in the order of their ranks.
 
     Args:
-        name: for messages.
+        name: name of the processes in messages.
         prefix: the part of the command before the script, and the command's environment.
-        settings: arguments of `hybrid_worker.py` after the name.
+        settings: further arguments of `hybrid_worker.py`, after the path and the name.
         number: expected number of processes.
 
     Attributes:
@@ -117,7 +117,7 @@ class Processes:
             print(json.dumps(command), file=file, flush=True)
 
     def answers(self) -> list[Any]:
-        """Return the answers of the processes, by rank."""
+        """Return one answer of each process, in the order of the ranks."""
         return [self._read(file) for file in self._files]
 
     def __enter__(self) -> Processes:

@@ -65,7 +65,7 @@ class Data:
     """Batches of a model.
 
     Args:
-        name: of the model.
+        name: name of the model.
         rows: number of ids in the table.
         ranks: int64 [K, B, F], ids below `rows`.
         numbers: float32 [B, N].
@@ -151,7 +151,7 @@ def vanilla_run(data: Data) -> Run:
 
 
 def measure(name: str, batch: int, args: Any) -> dict[str, Any]:
-    """Print and return the results of a model and a batch size, by precision."""
+    """Print and return the results of a model with one batch size, for each precision."""
     data = Data.draw(name, batch, args)
     shape = network(name, f"{batch}.shape", "float32")
     layers, fixed = layers_of_model(name, shape)

@@ -57,8 +57,8 @@ def network(name: str, title: str, precision: str) -> Any:
     """Return a model's network.
 
     Args:
-        name: of `MODELS`.
-        title: name of the run, for the tables' names.
+        name: a name in `MODELS`.
+        title: name of the run, which is a part of the tables' names.
         precision: type of the perceptrons' products.
     """
     model = importlib.import_module(f"models.{name}.config").MODEL
@@ -121,7 +121,7 @@ def layers_of_model(name: str, net: Any) -> tuple[list[tuple[int, int]], list[in
     of embeddings (DLRM): these products mostly wait for memory.
 
     Args:
-        name: of `MODELS`.
+        name: a name in `MODELS`.
         net: its network.
     """
     model = importlib.import_module(f"models.{name}.config").MODEL

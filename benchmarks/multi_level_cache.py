@@ -41,11 +41,11 @@ DENSE = 13
 HIDDEN = [1024, 512, 256]
 CHUNK = 500_000  # rows filled at a time
 CLOCK = 1000  # the filled rows' last steps are spread over this number of steps
-# First steps of a block, which are not counted: they find the key columns, and run without
-# prefetch.
+# Number of steps at the start of a block that are not counted. In the uncounted steps, the key
+# columns are not known yet, so there is no prefetch.
 SKIPPED = 3
 MODES = ("prefetch", "no_prefetch")
-# Suffixes of the names of the tiers' counters in stats().
+# In stats(), a counter of a tier is named by the tier and one of these suffixes.
 COUNTED = (
     "_hits", "_misses", "_written_rows", "_down_rows", "_spilled_rows", "_swapped_rows",
     "_read_bytes", "_written_bytes", "_wait_seconds", "_op_seconds",
@@ -110,12 +110,12 @@ class StepEnds(Callback):
 
 
 class Subject:
-    """A table that is full of rows, and the model that trains this table.
+    """A table filled with rows, and a model that trains the table.
 
     Args:
-        name: of the table.
-        options: options of the command line.
-        exponent: of the ids.
+        name: name of the table.
+        options: parsed options of the command line.
+        exponent: exponent of the ids' Zipf distribution.
         cache: the table's tiers, None for memory alone.
         dtype: type of values and of Adam's moments. Default: 'float32'.
     """
@@ -141,8 +141,8 @@ class Subject:
     def _fill(self, rows: int, name: str, exponent: float) -> None:
         """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
-        More frequent keys have later last steps. A key's count is the expected count for the key's
-        frequency.
+        The more frequent a key is, the later is its row's last step. A key's count is the expected
+        count for the key's frequency.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
@@ -236,7 +236,7 @@ def measure(
         taken = {"memory": subjects["memory"].run(drawn["prefetch"])}
         memory_done = difference(memory_before, subjects["memory"].counters(), options.steps)
         for mode in MODES:
-            # RecModel alone reads `cache.prefetch`, at the start of a training.
+            # Only RecModel reads `cache.prefetch`, and only at the start of a training.
             prefetch = cache.prefetch if mode == "prefetch" else 0
             tiers.table.cache = dataclasses.replace(cache, prefetch=prefetch)
             before = tiers.counters()
@@ -329,8 +329,8 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # In a small table, the share of rows that a setup allows in a tier may be too small for the
-    # prefetched batches.
+    # If the table is small, the setup's share of the rows may be less than the prefetched batches
+    # need.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(

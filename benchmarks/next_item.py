@@ -21,16 +21,16 @@ on the validation rows.
 `--nets` also trains networks (`sequences/nets.py`), with settings that are also chosen on the
 validation rows. The output has two rows per network. A network's first row shows the network alone.
 The second row shows the network combined with the best baseline that counts co-occurrences: an
-item's score is the network's score plus w times the logarithm of the baseline's score. The factor w
-is chosen by NDCG@10 on the validation rows. The figures are means over the seeds, and the interval
-applies to the difference between means.
+item's score is the network's score plus a weighted logarithm of the baseline's score. The
+logarithm's weight is chosen by NDCG@10 on the validation rows. The figures are means over the
+seeds, and the interval applies to the difference between means.
 
 With `--settings FILE`, the benchmark takes the settings of the baselines from an earlier result and
 does not search for settings.
 
 With `--check`, the benchmark leaves out the last event of each user, uses fixed settings, and
 compares the figures with the figures that another program measured earlier. All lines of an invoice
-have the same time. The last figures show how much the results depend on the order of lines with the
+have the same time. The comparison shows how much the results depend on the order of lines with the
 same time.
 """
 
@@ -63,8 +63,8 @@ DAY = 86_400
 
 RECENT = {"last": 10, "decay": 0.7}
 CHAIN = {"skip": 0.7, "norm": 1.0, **RECENT}
-# Recall@10 and NDCG@10 that another program measured. The program that measured these figures had
-# an invoice's lines in the order of stock codes.
+# Recall@10 and NDCG@10 that another program measured. The other program ordered the lines of an
+# invoice by stock code.
 MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
     "online-retail": {
         "popularity": ({"days": None}, 0.066, 0.037),
@@ -85,7 +85,7 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall over 610 users
 def chosen_settings(
     name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
-    """Return settings (from `known`, or the best on the validation rows) and their NDCG@10."""
+    """Return the best settings on the validation rows, or `known`, and the settings' NDCG@10."""
     if known is not None:
         progress.update(len(GRIDS[name]))
         return known["settings"], known["valid_ndcg"]
@@ -187,7 +187,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out each user's last event; return figures, and True if earlier figures are near."""
+    """Predict each user's last event; return figures, and True if they are near `MEASURED`."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():

@@ -48,10 +48,10 @@ ASK_SECONDS = 0.02
 
 
 class Answers(Protocol):
-    """Interface of a predictor in this process, or of a server."""
+    """Interface of a source of predictions: a predictor in this process, or a server."""
 
     def predict(self, ids: np.ndarray) -> np.ndarray:
-        """Return the logits of rows of ids."""
+        """Return the logit of each row of `ids`."""
         ...
 
     def saved_at(self) -> float:
@@ -66,7 +66,7 @@ class InProcess:
         self._predictor = predictor
 
     def predict(self, ids: np.ndarray) -> np.ndarray:
-        """Return the logits of rows of ids."""
+        """Return the logit of each row of `ids`."""
         return self._predictor.predict(ids)
 
     def saved_at(self) -> float:
@@ -75,7 +75,7 @@ class InProcess:
 
 
 class Server:
-    """Server with several processes; it stops when the context ends.
+    """Server with several processes, which stops when the context ends.
 
     Args:
         root: directory of the run.
@@ -108,7 +108,7 @@ class Server:
         self._process.wait(30)
 
     def predict(self, ids: np.ndarray) -> np.ndarray:
-        """Return the logits of rows of ids."""
+        """Return the logit of each row of `ids`."""
         tensor = {"name": "ids", "shape": ids.shape, "datatype": "INT64", "data": ids.tolist()}
         answer = self._ask("POST", "/v2/models/model/infer", json.dumps({"inputs": [tensor]}))
         (output,) = answer["outputs"]
@@ -135,7 +135,7 @@ class Probe:
     """An event that was sent, but has no effect yet.
 
     Args:
-        value: the value of all fields of the event.
+        value: number that all fields of the event contain.
         sent: time of sending, in seconds since 1970.
     """
 
@@ -201,10 +201,10 @@ class Prober:
 
 
 def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: float) -> None:
-    """Wait until the trainer has trained on this number of events.
+    """Wait until the trainer has trained on `rows` events.
 
     Raises:
-        RuntimeError: the trainer has trained on fewer events after `seconds`.
+        RuntimeError: the trainer has trained on fewer than `rows` events after `seconds` seconds.
     """
     deadline = time.monotonic() + seconds
     with tqdm(total=rows, desc="warm up", leave=False, disable=None) as bar:
@@ -238,7 +238,7 @@ def measure(prober: Prober, probes: int, every: float, patience: float, seed: in
 
 
 def figures_of(prober: Prober) -> dict[str, Any]:
-    """Return quantiles of the freshness, which is infinite for a probe without any effect."""
+    """Return quantiles of the probes' freshness; a probe that had no effect counts as infinity."""
     values = np.array([seen["seconds"] for seen in prober.seen] + [np.inf] * len(prober.waiting))
     quantiles = {
         f"p{q}": round(float(np.quantile(values, q / 100, method="higher")), 2)

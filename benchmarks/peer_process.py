@@ -47,11 +47,11 @@ class Peer:
     """A worker that runs steps on command.
 
     Args:
-        name: of `WORKERS`.
+        name: key of `WORKERS`.
         python: path of the interpreter that has the framework.
         settings: all fields, except arrays, of `peers.serve.Work` or of the worker's own class.
         arrays: the fields of `peers.serve.Work` that are arrays.
-        script: the worker's file in `peers`. Default: the file that `WORKERS` lists for the name.
+        script: the worker's file in `peers`. Default: the file of `name` in `WORKERS`.
 
     Attributes:
         about: versions, and the framework's optimizations.

@@ -2,7 +2,8 @@
 """NVIDIA Triton Inference Server as a peer of our server: the same rows, network and requests.
 
 Triton's binaries come from the package `nvidia-pytriton`, which has only Triton's Python backend.
-So `peers/triton_model.py` looks the rows up and runs the dense part with ONNX Runtime.
+In this backend, `peers/triton_model.py` looks the rows up and runs the dense part with ONNX
+Runtime.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def start_triton(
         root: the run.
         directory: folder to make for Triton's files; it must not exist.
         fields: number of ids per sample.
-        numbers: count of numbers per sample.
+        numbers: number of numeric features per sample.
         instances: number of processes of the model.
 
     Returns:

@@ -86,7 +86,7 @@ def served(run: Run, data: Any) -> dict[str, float]:
 
 
 def one_seed(name: str, options: argparse.Namespace, seed: int) -> dict[str, float]:
-    """Return the AUC of a model trained with one seed, by precision."""
+    """Train a model with one seed in each precision, and return the AUC for each precision."""
     config = with_changes(config_of(name, options), seed=seed, evaluations=1)
     directory = getattr(options, options.set, None)
     aucs = {}
@@ -109,7 +109,7 @@ def one_seed(name: str, options: argparse.Namespace, seed: int) -> dict[str, flo
 
 
 def summary(title: str, runs: dict[str, dict[str, float]]) -> dict[str, Any]:
-    """Return the means of a model's runs by precision, and their differences from float32.
+    """Return a model's mean AUC for each precision, and the difference from float32's mean AUC.
 
     Args:
         title: the model's display name.

@@ -117,7 +117,7 @@ def peer_lookup(peer: Peer, first: int, batches: int) -> Callable[[int], float]:
 
 
 def measure(options: argparse.Namespace, dim: int, bits: int) -> dict[str, Any]:
-    """Return the results of one kind of row."""
+    """Return the results for rows of `dim` elements of `bits` bits."""
     rng = np.random.default_rng(options.seed)
     rows = options.bytes // (4 * dim)
     batches = rng.integers(0, rows, (options.batches, options.bags * options.ids), np.int32)

@@ -2,7 +2,7 @@
 """A gRPC client that writes HTTP/2 frames itself, for requests that no gRPC library would send.
 
 The client obeys the windows of flow control, because a server closes connections that exceed a
-window. The client uses no library for messages. So a call can consist of headers only, end in the
+window. Because the client uses no gRPC library, a call can consist of headers only, end in the
 middle of its message, or declare its message as compressed.
 """
 
@@ -36,12 +36,12 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def message(data: bytes, *, compressed: bool = False, said: int | None = None) -> bytes:
-    """Return a gRPC message: a flag, its length, its bytes.
+    """Return a gRPC message: the flag `compressed`, the length of `data`, and `data`.
 
     Args:
-        data: its bytes.
+        data: bytes of the message after the header.
         compressed: the flag. Default: False.
-        said: the message's length as its header states it. Default: the true length.
+        said: length that the message's header states. Default: the true length.
     """
     return struct.pack(">BI", compressed, len(data) if said is None else said) + data
 
@@ -94,7 +94,7 @@ class RawHttp2:
     """A connection.
 
     Args:
-        port: of 127.0.0.1.
+        port: port of the server on 127.0.0.1.
         begin: True sends the complete connection preface; False sends only its first nine bytes.
             Default: True.
 
@@ -122,7 +122,7 @@ class RawHttp2:
         """Begin a call with its headers.
 
         Args:
-            path: of the method.
+            path: path of the gRPC method.
             *metadata: further headers.
             headers_end: False sends the headers without the flag END_HEADERS. Default: True.
         """

@@ -90,7 +90,7 @@ def store(fresh: Path, out: Path, name: str, settings: str, seconds: float) -> N
 
 
 def needs(name: str, settings: str) -> list[str]:
-    """Return the parts that a run needs; tiny runs use synthetic data instead of ratings."""
+    """Return what a run needs, such as 'MovieLens'; tiny runs use synthetic data sets."""
     made_up = ("MovieLens", "Census-Income") if settings == "tiny" else ()
     return [n for n in SUITE[name].needs if n not in made_up]
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps of the cells over histories, compared with the same networks in PyTorch.
 
-A step is a forward pass, a backward pass (with the gradient of the values) and Adam's update. The
-gradient of the output is drawn before the step, so that no loss is part of the time.
-PyTorch runs in a process of another interpreter (`--torch-python`), on the same batches and with
-the same number of threads. Our steps and PyTorch's steps alternate. PyTorch runs each network
-padded and packed, eagerly and (without `--eager`) compiled, and the fastest form counts. The second
-part measures the time per value, with and without a history of 5,000 values in the batch.
+A step is a forward pass, a backward pass (including the gradient of the input values) and Adam's
+update. The gradient of the output is drawn at random before the step, so that no loss is part of
+the time. PyTorch runs in a process of another interpreter (`--torch-python`), on the same batches
+and with the same number of threads. Our steps and PyTorch's steps alternate. PyTorch runs each
+network padded and packed, eagerly and (without `--eager`) compiled, and the fastest form counts.
+The second part measures the time per value, with and without a history of 5,000 values in the
+batch.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Data:
         dim: width of a value.
         lengths: int64 [K, B], lengths of histories.
         longest: greatest length that a history may have.
-        rng: source of the numbers.
+        rng: random generator.
     """
 
     def __init__(
@@ -79,19 +80,19 @@ def drawn_lengths(kind: str, longest: int, batch: int, rng: np.random.Generator)
 
 
 class OutputGradient(nn.Cell):
-    """Returns one number of the output, and passes a drawn gradient back to the output."""
+    """Returns one element of the output, and uses a given gradient as the output's gradient."""
 
     def construct(self, output: Tensor, gradient: Tensor) -> Tensor:
         """Return the first number of the output."""
         return output[0, 0]
 
     def bprop(self, output: Tensor, gradient: Tensor, out: Any, dout: Any) -> Any:
-        """Return the drawn gradient."""
+        """Return the given gradient."""
         return gradient, ops.zeros_like(gradient)
 
 
 class Network(nn.Cell):
-    """A cell over histories. Its backward pass starts from a random gradient of the output."""
+    """A cell over histories, whose backward pass starts from a random gradient of the output."""
 
     def __init__(self, net: str, dim: int, longest: int) -> None:
         super().__init__()
@@ -119,7 +120,7 @@ class Network(nn.Cell):
 
 
 class Step(nn.Cell):
-    """A training step that also computes the gradient of the values."""
+    """A training step that also returns the gradient with respect to the input `values`."""
 
     def __init__(self, net: nn.Cell) -> None:
         super().__init__()
@@ -130,7 +131,7 @@ class Step(nn.Cell):
     def construct(
         self, values: Tensor, offsets: Tensor, times: Tensor, candidate: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return one number of the output, and the gradient of the values."""
+        """Return one element of the output, and the gradient with respect to `values`."""
         number, gradients = self.gradient(values, offsets, times, candidate, gradient)
         return ops.depend(number, self.optimizer(gradients[1])), gradients[0]
 

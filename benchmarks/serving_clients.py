@@ -261,7 +261,7 @@ def _client(pair: tuple[str, int], ports: tuple[int, int], options: Any, queue: 
 
 
 def asked(protocol: str, rows: int, ports: tuple[int, int], options: Any) -> dict[str, Any]:
-    """Return the results of one protocol and number of candidates, from a client process."""
+    """Measure one protocol with `rows` candidates in a client process; return the results."""
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     client = context.Process(target=_client, args=((protocol, rows), ports, options, queue))

@@ -46,7 +46,7 @@ def train(root: Path, options: Any) -> None:
 
 
 def seconds_passed() -> Iterator[None]:
-    """Yield at once, and then once per second."""
+    """Yield None immediately, and then once per second."""
     due = time.monotonic()
     while True:
         yield

@@ -70,7 +70,7 @@ def train_steps(
 
     Args:
         root: directory of the run; a new run begins with a full checkpoint of all keys.
-        options: options with `keys`, `batch` and `hidden`.
+        options: object with the attributes `keys`, `batch` and `hidden`.
         steps: an iterable; each item starts one step, and the value of the item is not used.
         every_steps: steps between full checkpoints.
         seed: seed of rows and batches.

@@ -40,8 +40,8 @@ class Case:
 
     Args:
         title: name of the program in the printed results.
-        precision: of the products.
-        both: the program on the reference device and on the tested device.
+        precision: data type of the matrix products, 'float32' or 'bfloat16'.
+        both: two built programs, one on the reference device and one on the tested device.
         exact: True if inputs are multiples of 1/4.
         batches: the batch sizes to test, in rows.
     """
@@ -126,8 +126,8 @@ def _cases(
         if name in NETWORKS:
             sizes = sorted({min(size, _ROWS_OF_NETWORKS) for size in batches})
         elif "norm" in name and "relu" in name:
-            # Sums of a normalization are not exact. With many rows, some sums are so near 0 that
-            # rounding decides their signs.
+            # The sums that a normalization computes are not exact. With many rows, some of these
+            # sums are so near 0 that rounding decides their signs.
             sizes = [size for size in batches if size <= _ROWS_OF_NETWORKS]
         yield Case(title, precision, both, "relu" in name, sizes)
 
@@ -181,7 +181,7 @@ def check(
         core: the native core.
         devices: the reference device, and the tested device.
         batches: numbers of rows.
-        chosen: text; only programs with this text in their titles run. Default: all.
+        chosen: text; only programs whose titles contain the text run. Default: all.
         quiet: if True, only failures are printed. Default: False.
     """
     results = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native core without MindSpore: the module, its operators on NumPy arrays, its devices."""
+"""The native core without MindSpore: importing the core, running its operators on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Core:
 
 
 def _load(path: Path) -> Any:
-    """Import the core from `path`; register an empty package if the package is not imported."""
+    """Import the core from `path`; if its package is not imported, register an empty package."""
     if _CORE in sys.modules:
         return sys.modules[_CORE]
     package, _, _ = _CORE.partition(".")

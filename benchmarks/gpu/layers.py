@@ -54,7 +54,7 @@ def _shared(p: Program) -> Outputs:
 
 
 def _joined(p: Program) -> Outputs:
-    """Several layers write parts of one value; other layers and an output read the parts."""
+    """Two layers write parts of one value; two layers and a program output read from the value."""
     x = p.inputs(16, 16)
     joined = p.value(30)
     p.linear(x.part(0, 16), 10, "tanh", output=joined.part(0, 10))
@@ -65,7 +65,7 @@ def _joined(p: Program) -> Outputs:
 
 
 def _stages(p: Program) -> Outputs:
-    """A value of one stage that later stages read."""
+    """Three stages; the first stage writes a value that the second and the third stage read."""
     x = p.inputs(18)
     y = p.linear(x, 12, "tanh")
     p.program.end_stage()
@@ -211,7 +211,7 @@ def _network(name: str, activation: str) -> Case:
 
 
 def _low_rank(p: Program) -> Outputs:
-    """Low-rank experts as in DCN-V2's mixture: gates scale groups, which are then summed."""
+    """Low-rank experts as in DCN-V2's mixture: a sum of the experts, weighted by gates."""
     x = p.inputs(25)
     low = p.linear(x, 3 * 4, "tanh", bias=False)
     gates = p.value(3)

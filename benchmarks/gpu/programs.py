@@ -25,7 +25,7 @@ class Columns(NamedTuple):
     width: int
 
     def part(self, offset: int, width: int) -> Columns:
-        """Return `width` of these columns, from the column with index `offset` on."""
+        """Return the columns `offset` to `offset + width` (exclusive) of `self`."""
         return Columns(self.value, self.offset + offset, width)
 
 
@@ -35,11 +35,11 @@ class Program:
     Args:
         core: the native core, which sets the program's device.
         precision: type of the products' factors, 'float32' or 'bfloat16'.
-        training: True if batches are normalized by their own statistics.
+        training: True if a batch normalization uses the statistics of the batch.
         exact: True if weights are small multiples of 1/2. If `exact` is True, and if inputs are
             small multiples of 1/4, the sums in a few layers are exact, and rounding never changes a
             number's sign.
-        seed: of the parameters.
+        seed: seed of the initial parameters.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class Program:
     # ---- values
 
     def value(self, width: int) -> Columns:
-        """Return a new value that layers can write."""
+        """Add a value of `width` columns, which a layer can write; return the columns."""
         return Columns(self.program.add_value(width), 0, width)
 
     def input(self, columns: Columns) -> None:
-        """Read the next input into columns."""
+        """Add the next input, which is read into `columns`."""
         self.program.add_input(columns)
         self.input_widths.append(columns.width)
 
     def inputs(self, *widths: int) -> Columns:
-        """Read one input for each width into adjacent columns; return the columns."""
+        """Add one input of each width, in adjacent columns; return the columns."""
         joined = self.value(sum(widths))
         offset = 0
         for width in widths:
@@ -83,7 +83,7 @@ class Program:
     # ---- parameters and further inputs
 
     def weight(self, rows: int, columns: int, fan_in: int) -> int:
-        """Add a matrix of exact or uniformly random numbers (He et al.), and return its index."""
+        """Add a random matrix (multiples of 1/2 if `exact`, else He et al.); return its index."""
         if self.exact:
             taken = self.rng.random((rows, columns)) < min(1.0, 8 / fan_in)
             signs = self.rng.integers(0, 2, (rows, columns)) - 0.5
@@ -101,12 +101,12 @@ class Program:
         return len(self.parameters) - 1
 
     def extra(self, values: np.ndarray) -> int:
-        """Add an additional input, and return its index."""
+        """Add an extra input, and return its index."""
         self.extras.append(np.ascontiguousarray(values))
         return len(self.extras) - 1
 
     def masks(self, width: int, count: int) -> tuple[int, int, int]:
-        """Add `count` random masks of a dropout of rate 0.5; return a layer's argument `masks`."""
+        """Add `count` random dropout masks (rate 0.5); return the argument `masks` for a layer."""
         if not count:
             return _NO_MASKS
         drawn = self.rng.integers(0, 2, (count, width)) * np.float32(2.0)
@@ -203,9 +203,9 @@ class Run:
             initialized.
 
     Attributes:
-        outputs, output_gradients: float32 [B, width]; the caller writes the gradients.
+        outputs, output_gradients: float32 [B, width]; the caller writes `output_gradients`.
         input_gradients, parameter_gradients: arrays of the same shapes as inputs and parameters.
-        forward, predict, backward: functions without arguments.
+        forward, predict, backward: functions without arguments that run the operators of one pass.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ def _perceptron(widths: Sequence[int]) -> nn.Sequential:
 
 
 class Training:
-    """Tables, network and optimizers, and the batches.
+    """The parts of a training: tables, network, optimizers and batches.
 
     Args:
         shape: the network.

@@ -102,8 +102,8 @@ class Training:
     Args:
         core: the native core, which sets the device.
         shape: the network.
-        precision: of the products.
-        batches: the batches, whose ids are in the tables.
+        precision: data type of the matrix products, 'float32' or 'bfloat16'.
+        batches: the batches; `tables` contains the ids of all batches.
         tables: the tables.
     """
 

@@ -7,7 +7,7 @@
 //   gather   read the value of each distinct row at a known random address, write it out once a lookup
 //   update   read, change and write value and two moments of each distinct row (Adam's arithmetic)
 //
-// The distinct rows, and the map from lookups to rows, are inputs. So the lower bound includes no
+// The distinct rows, and the map from lookups to rows, are inputs. The lower bound includes no
 // hashing, summing or search. If with_probe is set, gather first reads one random cache line per
 // distinct row, as any hash index must.
 #include <cmath>

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker's side of a peer: a network of another framework that runs steps on command.
+"""Worker process that runs training steps of another framework's network on command.
 
 A worker's arguments are the directory of `settings.json` and `batches.npz` (which `peer_process.py`
 writes), and a file descriptor for its answers. The worker does not answer on standard output,
 because frameworks print there. The worker writes one line per answer. The first line describes the
-worker in JSON. Then the worker reads numbers of batches. For each number k, the worker runs a step
-on batch k and writes the step's seconds. The worker imports only NumPy and its framework.
+worker in JSON. Then the worker reads the numbers of batches from standard input. For each number k,
+the worker runs a step on batch k and writes the step's seconds. The worker imports only NumPy and
+its framework.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ class Work:
     """Arguments of a worker.
 
     Args:
-        fields, columns: number of ids and of numbers per sample.
+        fields, columns: number of ids, and number of numeric inputs, per sample.
         hidden: widths of the hidden layers.
         dim: floats per embedding.
         rows: number of ids in a table.
-        threads: that compute.
+        threads: number of computing threads.
         precision: 'float32' or 'bfloat16', for the products.
         ranks: int64 [K, B, F], the ids, below `rows`.
-        keys: int64 [K, B, F], the same ids as 63-bit keys.
+        keys: int64 [K, B, F], a 63-bit key for each id in `ranks`.
         every: int64 [rows], the key of each id.
         dense: float32 [B, N].
         label: float32 [B, 1].
@@ -60,11 +61,11 @@ def serve(
     """Answer commands until standard input ends.
 
     Args:
-        make: function of the work that returns two values: a description of the peer (versions,
-            optimizations), and the peer's step. The step is a function that takes the batch's
-            number and returns the loss.
-        kind: class of the work; its arguments are in `settings.json` and `batches.npz`. Default:
-            `Work`.
+        make: function that takes the worker's arguments, and returns a description of the peer
+            (versions, optimizations) and the peer's step. The step is a function that takes the
+            batch's number and returns the loss.
+        kind: dataclass such as `Work`; the values of its fields are in `settings.json` and
+            `batches.npz`. Default: `Work`.
 
     Raises:
         ArithmeticError: a loss is not finite.

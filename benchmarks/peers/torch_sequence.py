@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells over histories in PyTorch, as a worker: the fastest of several forms.
+"""Worker process for cells over histories in PyTorch, in the fastest of several forms.
 
-Each network has two forms. The padded form runs on padded blocks. The packed form pads the values
-only for the attention, and pads nothing for DIN. In SASRec's and HSTU's blocks, the attention's
-mask is causal, and the padding comes after the values. So the padding needs no mask there; DIN uses
-a mask. Each form runs eagerly. On request, each form also runs compiled, unless `torch.compile`
-fails or takes more than a minute.
+Each network has two forms. The padded form pads all histories to one length before the first layer.
+The packed form pads values only for the attention, and pads nothing for DIN. SASRec's and HSTU's
+blocks need no mask for the padding, because the padding comes after the values and the attention is
+causal. DIN masks the padding. Each form runs eagerly. On request, each form also runs compiled,
+unless `torch.compile` fails or takes more than a minute.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ class Work:
     Args:
         net: 'din', 'transformer' or 'hstu'.
         dim: width of a value.
-        longest: greatest length of a history, for HSTU's biases and weights and SASRec's positions.
-        threads: that compute.
+        longest: greatest length of a history, which sets the number of HSTU's biases and SASRec's
+            positions.
+        threads: number of computing threads.
         compiles: True if compiled forms are tried, too.
         offsets: int64 [K, B + 1], the offsets of each of the K batches.
-        values: float32 [most values, dim]; a batch of n values uses the first n rows.
+        values: float32 [N, dim], where N is the size of the largest batch; a batch of n values uses
+            the first n rows.
         candidate: float32 [B, dim].
-        of_output: float32 [most values, dim], gradients of the output.
-        times: int64 [most values].
+        of_output: float32 [N, dim], gradients of the output.
+        times: int64 [N].
     """
 
     net: str
@@ -211,7 +213,7 @@ class Form:
         self.batches = batches
 
     def step(self, k: int) -> float:
-        """Run a step on batch k, including the gradient of the values; return one output."""
+        """Run a step with the gradient of `values` on batch k; return an element of the output."""
         batch = self.batches[k]
         values = batch.values.detach().requires_grad_()
         output = self.network(values, batch)
@@ -221,7 +223,7 @@ class Form:
         return float(output[0, 0].detach())
 
     def seconds(self) -> float:
-        """Run two warm-up steps and six timed steps; return the fewest seconds of a timed step."""
+        """Run two warm-up steps and six timed steps; return the shortest time of a timed step."""
         times = []
         for k in (0, 1) * 4:
             begin = time.perf_counter()
@@ -231,7 +233,7 @@ class Form:
 
 
 def make(work: Work) -> tuple[dict[str, str], Callable[[int], float]]:
-    """Return a description and the step of the fastest form."""
+    """Return a description of the fastest form, and its training step."""
     torch.set_num_threads(work.threads)
     torch.manual_seed(0)
     batches = [Batch(work, offsets) for offsets in work.offsets]

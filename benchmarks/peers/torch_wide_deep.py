@@ -71,7 +71,7 @@ class Training:
         return float(loss.detach())
 
     def seconds(self, steps: int = 3) -> float:
-        """Return the minimum seconds of a few steps."""
+        """Return the shortest time of a few steps, in seconds."""
         times = []
         for k in range(steps):
             begin = time.perf_counter()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Baselines that predict the next item: popularity, item-kNN, EASE, a Markov chain, ALS and BPR.
 
-A baseline has settings, learns from the events of a part, and ranks the targets of the part's rows.
-The items of a row's history are never recommended, so ranks leave them out. A "recent" baseline
-reads only the newest 10 or 50 items of a history. The weight of each item is the weight of the next
-newer item times `decay`.
+A baseline has settings, learns from the events of a `Part`, and ranks the targets of the rows of
+this `Part`. Ranks leave out the items of a row's history, which are never recommended. A "recent"
+baseline reads only the newest 10 or 50 items of a history. The weight of each item is the weight of
+the next newer item times `decay`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def ranks_of(part: Part, scores: Scores) -> np.ndarray:
 def _pairs(
     values: np.ndarray, offsets: np.ndarray, begin: int, end: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of lists `begin` to `end` - 1, and each value's list, counted from 0."""
+    """Return the index of each value's list, and the values, for lists `begin` to `end` - 1."""
     number = np.diff(offsets[begin : end + 1])
     return np.repeat(np.arange(end - begin), number), values[offsets[begin] : offsets[end]]
 
@@ -85,7 +85,7 @@ def seen(part: Part) -> sparse.csr_matrix:
 
 
 def histories(part: Part, last: int | None = None, decay: float = 1.0) -> sparse.csr_matrix:
-    """Return the rows' histories ``[rows, items]``.
+    """Return a matrix ``[rows, items]``: the weight of each item in the history of each row.
 
     Args:
         part: the rows.
@@ -181,7 +181,7 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 def markov(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by the transitions from the newest items to items one, two and three places later.
+    """Rank by counts of transitions: how often an item came one, two or three places after another.
 
     A transition between items that are s places apart counts ``skip ** (s - 1)``. An item's counts
     are divided by ``total ** norm``, where ``total`` is the sum of these counts.
@@ -239,7 +239,7 @@ def _factors(part: Part, regularization: float, alpha: float, seed: int) -> Any:
 def bpr(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
     """Rank by BPR from the package `implicit`; users' vectors use events before the part's time.
 
-    A user without events before this time has a vector of zeros, so only the items' biases decide.
+    A user without earlier events has a vector of zeros, so only the items' biases determine ranks.
     """
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 

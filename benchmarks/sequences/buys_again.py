@@ -59,7 +59,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def with_histories(parts: Parts, events: pd.DataFrame, length: int = LENGTH) -> Parts:
-    """Return the rows with the columns `seen` and `ago`.
+    """Add the histories to the rows, as columns `seen` and `ago`; return the rows.
 
     Args:
         parts: rows with the columns `CustomerID`, `StockCode` and the time.

@@ -38,10 +38,11 @@ def difference(
             ``[S, N]``. With several seeds, NDCG@10 is the mean over the seeds.
         others: mid ranks of the targets by the other model.
         samples: number of bootstrap samples.
-        seed: seed of the draw.
+        seed: seed of the bootstrap.
 
     Returns:
-        `difference`, `low` and `high`, each NDCG@10 of `ranks` minus NDCG@10 of `others`.
+        `difference`, NDCG@10 of `ranks` minus NDCG@10 of `others`, and `low` and `high`, the ends
+        of the difference's 95 % interval.
     """
     values, other_values = (
         np.mean(

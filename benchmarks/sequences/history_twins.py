@@ -5,15 +5,16 @@
 
 Each network trains on the rows of `datasets/synthetic/histories.py` in float32, without dropout, at
 a constant learning rate. Both twins begin with the same weights, including the rows of the tables.
-Our networks use LazyAdam over hash tables. The twins use SparseAdam over `nn.Embedding`, and Adam
-in the same form for the other weights. The output file has the settings, the seeds and the mean
-loss of each 100 steps. Needs PyTorch (`pip install torch`; the CPU build is enough). The exit code
-is 1 if a mean loss differs from the twin's mean loss by more than 0.001 times the twin's.
+Our networks use LazyAdam over hash tables. The twins use SparseAdam over `nn.Embedding`; for the
+other weights, the twins use an Adam that, like SparseAdam, adds epsilon before the bias correction.
+The output file has the settings, the seeds and the mean loss of each 100 steps. Needs PyTorch (`pip
+install torch`; the CPU build is enough). The exit code is 1 if a mean loss differs from the twin's
+mean loss by more than 0.001 times the twin's.
 
 A third training shows how much rounding changes the mean losses: PyTorch's twin is trained again
 from weights that have each moved by about a millionth of their size. ReLU and Adam make differences
-by rounding grow. At a learning rate of 0.001, these differences change the mean losses of BST's
-twin by up to 0.008. At the default rate, the differences by rounding stay so small that an error in
+by rounding grow. At a learning rate of 0.001, rounding changes the mean losses of BST's twin by up
+to 0.008. At the default learning rate, rounding changes the mean losses so little that an error in
 a network or an optimizer would be visible.
 """
 
@@ -109,7 +110,7 @@ def tables_in_order(
 ) -> tuple[list[np.ndarray], list[Any], list[Any]]:
     """Return keys, tables of vectors and tables of first-order weights, in the schema's order.
 
-    The last list is empty if the network has no linear part.
+    If the network has no linear part, the list of tables of first-order weights is empty.
     """
     by_name = {each.name: each for each in tables_of(net)}
     name = net.recipe()["name"]
@@ -161,7 +162,7 @@ def train_twin(twin: Any, rate: float, batches: list[Batch]) -> np.ndarray:
 
 
 def windows(losses: np.ndarray) -> np.ndarray:
-    """Return the mean of each 100 losses, or of all losses if there are fewer."""
+    """Return the mean of each 100 losses, or of all losses if there are fewer than 100."""
     window = min(WINDOW, len(losses))
     whole = len(losses) // window * window
     means: np.ndarray = losses[:whole].reshape(-1, window).mean(1)

@@ -28,14 +28,15 @@ def run_net(
     baseline: tuple[str, Mapping[str, Any]],
     seeds: int,
 ) -> dict[str, dict[str, Any]]:
-    """Return figures and ranks of the test targets, for a network alone and with a baseline.
+    """Train a network; return figures and targets' ranks for the network, alone and with a
+    baseline.
 
     Args:
-        kind: name of the network.
-        task: name of the task.
+        kind: 'SASRec' or 'HSTU'.
+        task: a name in `TASKS`.
         valid: validation rows, by which settings are chosen.
         test: test rows.
-        baseline: name and settings of the baseline for the second row.
+        baseline: name and settings of the baseline with which the network is combined.
         seeds: number of seeds.
     """
     began = time.perf_counter()

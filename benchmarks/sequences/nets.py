@@ -11,15 +11,14 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
   count more.
 * Vectors start at random, or near the eigenvectors of the items' co-occurrences within five events
   of a user (`co_occurrence`).
-* With `skip`, the last event also adds to the score directly, through a separate matrix. The
-  separate matrix's part of the score is a factorized Markov chain. The separate matrix starts as
-  the unit matrix.
+* With `skip`, the last event also adds to the score directly, by a factorized Markov chain: through
+  a separate matrix, which starts as the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older
   targets may count less in the loss (`half_life`, in days).
 * The learning rate falls to 0 linearly.
 
-Batches are padded with events that have no targets. So all batches have the same shape, unless
-events with the same time form one row.
+Batches are padded with events that have no targets. All batches have the same shape, unless events
+with the same time form one row.
 """
 
 from __future__ import annotations
@@ -129,9 +128,9 @@ def _block(kind: str, is_first: bool, settings: Mapping[str, Any]) -> nn.Cell:
 class _Loss(nn.Cell):
     """Weighted cross entropy of the states' targets, over all items or over the items of the batch.
 
-    With the items of the batch, the loss estimates the softmax's sum over all items. The weight of
-    an item is the inverse of the probability that a batch contains the item. A row's own target has
-    the weight 1.
+    With the items of the batch, the loss estimates the softmax's sum over all items: a weighted sum
+    of the exponentials of the batch's items. The weight of an item is the inverse of the
+    probability that a batch contains the item; only the target of a state has the weight 1.
 
     Inputs:
         - **values** (Tensor): events ``[N]``.
@@ -176,10 +175,10 @@ class _Loss(nn.Cell):
 
 
 def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return two rising arrays: events, and for each event, a later event that its state predicts.
+    """Return two rising arrays of indices: events, and for each, a later event to predict from it.
 
     Args:
-        events: events, ordered by user, then by time.
+        events: all events, ordered by user, then by time.
         together: True if all events with the same time are targets of the last event before this
             time.
     """
@@ -215,13 +214,13 @@ def batches(
     """Yield the batches of an epoch, as inputs of the loss.
 
     Args:
-        part: the part whose events are learned.
+        part: its `events` are the events to train on.
         together: True if events with the same time form one row.
         settings: `length`, `half_life` and `sampled`.
         rng: random generator for the windows, their order and the sampled items.
 
     Raises:
-        ValueError: items are sampled for rows with several targets.
+        ValueError: `sampled` is set, but rows may have several targets (`together`).
     """
     for batch in _all_items(part, together, settings, rng):
         if settings["sampled"] is None:
@@ -235,7 +234,7 @@ def batches(
 def _sample(
     part: Part, batch: tuple[np.ndarray, ...], number: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Return the batch's `number` items (targets and drawn items) and the inverse probabilities."""
+    """Draw items beside a batch's targets; return the loss's inputs `some`, `rarity` and `own`."""
     target, weight = batch[4], batch[5]
     targets = np.unique(target)
     others = np.setdiff1d(np.arange(part.items), targets, assume_unique=True)
@@ -272,7 +271,7 @@ def _batch(
     target: np.ndarray,
     weight: np.ndarray,
 ) -> tuple[np.ndarray, ...]:
-    """Return the inputs of the loss for some windows."""
+    """Return the inputs of the loss for the windows `chosen`."""
     values, offsets = _lists(item, chosen, EVENTS, _LISTS)
     pairs = np.concatenate([np.arange(*np.searchsorted(place, window)) for window in chosen])
     starts = np.array([begin for begin, _ in chosen])
@@ -344,7 +343,7 @@ def first_vectors(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndar
 def trained(
     kind: str, part: Part, together: bool, settings: Mapping[str, Any], seed: int
 ) -> NextItemNet:
-    """Return a network that has learned the events of a part.
+    """Train a network on the events of `part`, and return the network.
 
     Args:
         kind: 'SASRec' or 'HSTU'.

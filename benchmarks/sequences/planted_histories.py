@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC of DIN and BST on planted histories, compared with DeepFM without history and the best AUC.
+"""AUC of DIN and BST on synthetic histories, compared with DeepFM and the best possible AUC.
 
     python -m benchmarks.sequences.planted_histories --seeds 0,1,2 --json OUT
 
 The rows are from `datasets/synthetic/histories.py`, whose formula gives each row's true
-probability. The AUC of these probabilities is the best AUC (Bayes). A network's share is (AUC -
+probability. The best possible AUC is the AUC of the true probabilities. A network's share is (AUC -
 DeepFM's AUC) / (best AUC - DeepFM's AUC). DIN and BST are trained by their configurations in
 `models`. For each network, the epoch with the best AUC on validation rows is chosen; the figures
 are from test rows.

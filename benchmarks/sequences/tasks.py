@@ -50,12 +50,12 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Events before a time, and rows after the time.
+    """Events before a split time, and rows from the split time on.
 
     Attributes:
-        events: the events before the time, ordered by user, then by time.
+        events: events before the split time, ordered by user, then by time.
         rows: the rows, which contain only items of the catalogue.
-        users: number of users, including users without an event before the time.
+        users: number of users, including users without an event before the split time.
         items: number of items in the catalogue.
         unknown: share of the targets that were left out because they are not in the catalogue.
     """
@@ -87,8 +87,7 @@ def read_retail(data: Path, by_code: bool = False) -> Events:
 
     Args:
         data: directory of the data sets.
-        by_code: True orders lines with the same time by stock code, instead of keeping the file's
-            order.
+        by_code: if True, lines with the same time are ordered by stock code, not as in the file.
     """
     rows = pd.read_csv(
         _csv(data / "online-retail" / "online_retail"),
@@ -146,7 +145,7 @@ def last_events(events: Events, least: int) -> Part:
 
     Args:
         events: all events.
-        least: users with fewer events are left out.
+        least: least number of events; users with fewer events are left out.
     """
     has_rows = np.bincount(events.user)[events.user] >= least
     user, item, time = (each[has_rows] for each in (events.user, events.item, events.time))
@@ -184,7 +183,7 @@ def _first(user: Any, item: Any, time: np.ndarray) -> Events:
 
 
 def _some(rows: NextItems, chosen: np.ndarray) -> NextItems:
-    """Return the rows at some positions."""
+    """Return the rows at the positions `chosen`."""
     return NextItems(
         rows.user[chosen],
         rows.time[chosen],

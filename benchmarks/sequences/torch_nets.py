@@ -20,11 +20,11 @@ __all__ = ["Adam", "Twin"]
 
 
 class Adam(torch.optim.Optimizer):
-    """Adam in the form of `LazyAdam` and `SparseAdam`: epsilon is added before the correction.
+    """Adam in the form of `LazyAdam` and `SparseAdam`: epsilon is added before the bias correction.
 
-    `torch.optim.Adam` adds epsilon to the corrected root. If the two forms are mixed, steps differ
-    for gradients near epsilon, such as 1e-7, and the losses differ by a few thousandths after 100
-    steps.
+    `torch.optim.Adam` adds epsilon to the corrected root. If a model and its twin use different
+    forms of Adam, their steps differ for gradients near epsilon, such as 1e-7, and the losses
+    differ by a few thousandths after 100 steps.
 
     Args:
         parameters: dense parameters.
@@ -55,8 +55,9 @@ class Twin(nn.Module):
 
     Args:
         net: our `DIN`, `BST`, `SASRec` or `HSTU`.
-        keys: the keys of each table, rising, in the order of the schema's tables. The keys are
-            inserted into our tables, and the initial values of the rows are copied to PyTorch.
+        keys: the keys of each table in ascending order; the tables are in the schema's order. The
+            keys are inserted into our tables, and the initial values of the rows are copied to
+            PyTorch.
         tables: our tables, in the order of `keys`.
         weights: our tables of first-order weights, in the order of `keys`; none for `DIN` and
             `BST`.
@@ -76,7 +77,7 @@ class Twin(nn.Module):
 
     @property
     def rows(self) -> list[nn.Parameter]:
-        """Rows of the tables, whose gradients are sparse."""
+        """Weights of the embedding tables; the gradients of the weights are sparse."""
         return [each.weight for each in self.modules() if isinstance(each, nn.Embedding)]
 
     def forward(self, batch: Mapping[str, np.ndarray]) -> torch.Tensor:
@@ -110,10 +111,10 @@ class Twin(nn.Module):
 
 
 class _Row(NamedTuple):
-    """Inputs of a score for one batch.
+    """Inputs from which a network's last part computes the scores of one batch.
 
-    `others` are the vectors of all columns except the candidate's, and the numbers. `linear` are
-    the first-order weights `[B, columns]`. `events` is `[B, L, dim]`, `times` int64 `[B, L]`.
+    `others` are the numbers, and the vectors of all columns except the candidate's column. `linear`
+    are the first-order weights `[B, columns]`. `events` is `[B, L, dim]`, `times` int64 `[B, L]`.
     """
 
     others: list[torch.Tensor]
