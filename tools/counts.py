@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts passages that make code and text hard to read, such as one idea in several forms.
+"""Counts patterns that make code and text hard to read, such as variables with vague names.
 
     python tools/counts.py
     python tools/counts.py --places vague_variables
@@ -73,7 +73,7 @@ def place(file: Path, line: int) -> str:
 
 
 def matches(pattern: re.Pattern[str], *sources: Path) -> list[str]:
-    """Return the places where a pattern matches in files."""
+    """Return the places in the files `sources` that `pattern` matches."""
     places = []
     for file in sources:
         text = file.read_text(encoding="utf-8")
@@ -124,7 +124,7 @@ def arguments(function: ast.FunctionDef) -> tuple[str, ...]:
 
 
 def constructor(module: str, kind: ast.ClassDef) -> tuple[str, ...]:
-    """Return the names of a constructor's arguments; for a dataclass, its fields."""
+    """Return the names of a constructor's arguments, or the names of a dataclass's fields."""
     for node in kind.body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             return arguments(node)
@@ -198,7 +198,7 @@ def long_signatures() -> list[str]:
 
 
 def other_words() -> list[str]:
-    """Public names and arguments that differ from the usual terms, such as embedding_dim."""
+    """Return public names and arguments with an unusual term, such as `dim` for `embedding_dim`."""
     named = [
         f"{each.name}({argument}=)"
         for each in public()
@@ -264,7 +264,7 @@ COUNTS: dict[str, Callable[[], list[str]]] = {
 
 
 def main(command: list[str] | None = None) -> int:
-    """Print the counts, or the places of one count."""
+    """Print all counts, or with `--places` each thing that one count contains."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the training speed of a table with a digest and a table without a digest.
+"""Measures how much a digest slows the training of a table.
 
     python tools/digest_cost.py --steps 1000 --delta-every 50
 
@@ -31,7 +31,7 @@ from mindspore_rec import _native
 
 
 def new_table(name: str, args: argparse.Namespace, directory: Path) -> _native.Table:
-    """Return a table with all rows."""
+    """Return a new table that already contains all rows."""
     table = _native.Table(name=name, dim=args.dim, max_idle_steps=args.max_idle_steps)
     if args.host_rows:
         path = directory / name

@@ -36,7 +36,7 @@ from tests.guard.runs import RUNS
 
 
 def recording(names: list[str], jobs: int) -> dict[str, Any]:
-    """Return the results of this tree's runs, and describe the machine."""
+    """Return the results of this tree's runs, and a description of the machine."""
     runs: dict[str, Any] = {}
     with tqdm(total=len(names), unit="run") as bar:
         for name, record in records(names, jobs):

@@ -71,7 +71,7 @@ Record = dict[str, Any]
 
 
 def public_names(modules: Sequence[str]) -> Record:
-    """Return a record of each public name of the existing modules, by 'module.name'."""
+    """Return a dict from each public name ('module.name') of the existing modules to its record."""
     record: Record = {}
     for module in filter(importlib.util.find_spec, modules):
         face = importlib.import_module(module)
@@ -120,7 +120,7 @@ def signature(value: Any) -> str:
 
 
 def members(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield a class's public methods and properties that the package defines."""
+    """Yield the public methods and properties of a class whose definitions are in the package."""
     for name in sorted(dir(kind)):
         owner = next((each for each in kind.__mro__ if name in vars(each)), None)
         if name.startswith("_") or owner is None or not owner.__module__.startswith(PACKAGE):

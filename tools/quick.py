@@ -8,11 +8,11 @@
 `bash build.sh quick` compiles the code and runs three checks. `lint` checks the files that changed
 since the common ancestor with `--base`, and the types of all files. `near` prints the C++ test
 files in the folders of changed files, and the C++ test files that include a changed header,
-directly or indirectly. The nearest files are first. `cpp` compiles C++ test files for at most
-`CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files. `pytest` runs changed
-test files and the checks of `ALWAYS`. In the remaining time up to `--seconds`, `pytest` runs the
-tests that import a changed file, directly or indirectly. The nearest tests run first. The command
-prints the number of test files that ran; `bash build.sh test` runs all tests.
+directly or indirectly. The files nearest to a change are first. `cpp` compiles C++ test files for
+at most `CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files. `pytest` runs
+changed test files and the checks of `ALWAYS`. In the remaining time up to `--seconds`, `pytest`
+runs the tests that import a changed file, directly or indirectly. The nearest tests run first. The
+command prints the number of test files that ran; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ AT_A_TIME = 6
 # Seconds after which `cpp` starts no further compilation. Compilation of a file takes two to six
 # seconds.
 CPP_SECONDS = 12
-# Minimum seconds for Python tests, even if C++ tests have used up the time.
+# Seconds that Python tests get even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
-# Test files that read the whole tree. The files run after every change, and take some seconds.
+# Test files that read the whole source tree. These tests run after every change, and take some
+# seconds.
 ALWAYS = (
     "tests/tools/test_counts.py",
     "tests/test_import_rule.py",
@@ -148,7 +149,7 @@ _IMPORT = re.compile(r"^ *import ([\w., ]+)", re.MULTILINE)
 
 
 def names_imported(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (module, name) for each `from module import name`, and (module, '') for an import.
+    """Yield (module, name) for `from module import name`, and (module, '') for `import module`.
 
     Example:
         >>> list(names_imported("import os\\nfrom a.b import (\\n    c as d,  # why\\n    e,\\n)"))
@@ -188,7 +189,7 @@ class Imports:
         return {each for each in homes if each is not None and each != file}
 
     def distances(self, changed: Iterable[Path]) -> dict[Path, int]:
-        """Return the number of imports from each file to the nearest changed file."""
+        """Return, for each file, the number of imports on the shortest path to a changed file."""
         users: dict[Path, set[Path]] = defaultdict(set)
         for file in self._names:
             for each in self.of(file):
@@ -334,7 +335,7 @@ def tests_to_run(changed: Sequence[Path]) -> tuple[list[str], list[str]]:
 
 
 def run_pytest(changed: Sequence[Path], seconds: float, jobs: int) -> int:
-    """Run changed tests, `ALWAYS` and the nearest tests in processes; return an exit status."""
+    """Run changed tests, `ALWAYS` and the nearest tests in parallel; return an exit status."""
     if not changed:
         print("quick: nothing was changed")
         return 0

@@ -76,7 +76,7 @@ def _comments(text: str, mark: str) -> str:
 
 
 def every() -> list[Sentence]:
-    """Return all sentences for readers."""
+    """Return the sentences of all pages, docstrings and comments."""
     listed = subprocess.run(
         ["git", "ls-files", "--", *PATTERNS], cwd=ROOT, capture_output=True, text=True, check=True
     )

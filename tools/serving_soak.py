@@ -51,7 +51,7 @@ ALLOWED = {
 
 
 class Request:
-    """A request in the formats of both protocols."""
+    """A request, encoded for gRPC and for HTTP."""
 
     def __init__(self, keys: int, seed: int) -> None:
         from mindspore_rec.serve.protocol.open_inference import message
@@ -153,7 +153,7 @@ def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
 
 
 def disturb(place: Place, rate: float, seed: int, pipe: Any) -> None:
-    """Run misbehaving clients, and send their counts by kind through the pipe on request."""
+    """Run misbehaving clients; answer each message in `pipe` with the counts per kind of client."""
     came: Counter[str] = Counter()
 
     def stranger(number: int) -> None:
@@ -225,7 +225,7 @@ def thread_names(pid: int) -> dict[str, int]:
 
 
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
-    """Return a percentile of latencies in milliseconds, or of `waited` if there are no latencies.
+    """Return a percentile of the latencies, in milliseconds; without latencies, return `waited`.
 
     Latencies and `waited` are in seconds.
     """
@@ -233,11 +233,11 @@ def milliseconds(latencies: list[float], percent: float, waited: float) -> float
 
 
 def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
-    """Return the growth of a series from its start to its end, and the median of the series.
+    """Return how much a series grows from its start to its end, and the median of the series.
 
     The slope is the median of the slopes between all pairs of samples (Theil and Sen), so that
-    spikes hardly change the slope. The value `surely` is the growth at the lower bound of the
-    slope's 95 % confidence interval. The confidence interval is computed with Kendall's variance.
+    spikes hardly change the slope. The result's value `surely` is the growth for the smallest slope
+    in the 95 % confidence interval, which is computed with Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))
@@ -253,7 +253,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Send load to the server; return the samples, and the growth and limit of each value."""
+    """Send load to the server; return the samples, and for each value its growth and its limit."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (

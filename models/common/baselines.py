@@ -214,7 +214,7 @@ def _codes(rows: Rows) -> Callable[[Rows], np.ndarray]:
 
 
 class _Encoder:
-    """Encode ids as categories, or as means and counts; numbers are not changed."""
+    """Encodes ids as categories, or as mean labels and counts; leaves numbers unchanged."""
 
     def __init__(self, rows: Rows) -> None:
         from sklearn.preprocessing import OrdinalEncoder, TargetEncoder

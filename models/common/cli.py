@@ -66,7 +66,7 @@ def training_parser(program: str, description: str, configs: Path) -> argparse.A
 
 
 def config_path(given: Path, configs: Path) -> Path:
-    """Return the configuration file for a path, or for the name of a model's configuration.
+    """Return the path of a configuration file; `given` is a path or a name in `configs`.
 
     Example:
         >>> config_path(Path("nowhere.yaml"), Path("configs")).as_posix()
@@ -100,11 +100,11 @@ def check_training_options(options: argparse.Namespace) -> None:
     """Check that training options do not contradict each other; make folders for output files.
 
     Args:
-        options: options with `seed`, `seeds`, `save`, `json` and `report`.
+        options: parsed options, among them `seed`, `seeds`, `save`, `json` and `report`.
 
     Raises:
-        ValueError: both `seed` and `seeds` are set, several models would be saved or reported, or
-            the directory for saving exists.
+        ValueError: `seeds` is set together with `seed`, `save` or `report`; or the directory `save`
+            exists.
 
     Example:
         >>> check_training_options(argparse.Namespace(seed=1, seeds=[1, 2]))

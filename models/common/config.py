@@ -113,7 +113,7 @@ Hooks = dict[Any, Callable[[Any], Any]]
 
 
 def _hooks(kind: Any, hooks: Hooks) -> Hooks:
-    """Add to `hooks` the functions that dacite calls on values of a type and its member types."""
+    """Add dacite's conversion functions for a type and its member types to `hooks`."""
     if kind in hooks:
         return hooks
     members = typing.get_args(kind)
@@ -131,7 +131,7 @@ def _hooks(kind: Any, hooks: Hooks) -> Hooks:
 
 
 def _of_known_keys(kind: Any, value: Any) -> Any:
-    """Check that a mapping's keys are fields of a dataclass; skip instances of the dataclass."""
+    """Check that the keys of a mapping are fields of `kind`; accept any instance of `kind`."""
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):
@@ -206,7 +206,7 @@ def _message(error: DaciteFieldError) -> str:
 
 
 def _legal(kind: Any) -> str:
-    """Return the legal values of a type, in words for a message."""
+    """Return the text of an error message that describes the legal values of a type."""
     if typing.get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, typing.get_args(kind)))}"
     named = {tuple: "a list", Mapping: "a mapping"}

@@ -71,7 +71,7 @@ class Synthetic:
 
 @dataclass(frozen=True)
 class Criteo:
-    """Criteo's data, or data in the same form: two packed sets in one directory.
+    """Data of Criteo, or data in Criteo's form: packed training and test sets in one directory.
 
     Args:
         kind: 'criteo'.
@@ -179,7 +179,8 @@ def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
         seed: seed of the order of the rows; not used for synthetic data, which have one order.
 
     Raises:
-        ValueError: the directory is missing, lacks the data's files, or is set for synthetic data.
+        ValueError: no directory is given for real data, the directory lacks the data's files, or a
+            directory is given for synthetic data.
     """
     if isinstance(config, Synthetic):
         return _open_synthetic(config, directory)
@@ -284,7 +285,7 @@ def _part(validation: float) -> str:
 
 
 def _in_memory(rows: Batch, seed: int) -> Callable[[int, int], Iterable[Batch]]:
-    """Return a function that makes training batches from all rows, shuffled."""
+    """Return a function `(batch_size, epochs)` that returns batches of the shuffled rows."""
     return lambda batch_size, epochs: batches(
         rows, batch_size, shuffle=True, seed=seed, repeat=epochs, shuffle_blocks=64
     )

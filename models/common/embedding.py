@@ -30,7 +30,7 @@ class FieldEmbedding(nn.Cell):
 
     Args:
         fields: number of fields F, at least 1.
-        config: description of the embeddings.
+        config: settings of the embeddings.
         name: name of the table, or prefix of the tables' names.
         seed: seed of the initial values. Default: 0.
         dim: number of floats in an embedding. Default: the configuration's.
@@ -76,14 +76,14 @@ class FieldEmbedding(nn.Cell):
         self.table = _lookup_of(fields, config, described)
 
     def construct(self, ids: Tensor) -> tuple[Tensor, ...]:
-        """Return the rows of the ids."""
+        """Return a tuple that contains the embeddings of `ids`."""
         return (self.table(self.rows(ids)),)
 
 
 class FieldSum(nn.Cell):
-    """Look up one weight per id, and sum the weights of a row's ids: the first-order term.
+    """Sums one weight per id over the ids of a row: the first-order term of a model.
 
-    Args: the arguments of `FieldEmbedding`; the weights start at 0.
+    Args: the same as for `FieldEmbedding`. The weights start at 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.

@@ -17,7 +17,7 @@ __all__ = ["PackedFeatures"]
 
 @dataclass(frozen=True)
 class PackedFeatures(Features):
-    """The arrays of a packed data set: `ids` int64 `[B, F]` and `numbers` float32 `[B, N]`.
+    """Features in two arrays: `ids`, int64 `[B, F]`, and `numbers`, float32 `[B, N]`.
 
     Args:
         fields: number of categorical fields F, at least 1.

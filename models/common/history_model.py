@@ -149,12 +149,12 @@ class HistoryModel:
 def history_model(
     title: str, network: type[Network], settings: type[Any], times: bool = False
 ) -> HistoryModel:
-    """Return the description of the model whose folder has the settings of its network.
+    """Return the description of a model over histories; `settings` must be from the model's folder.
 
     Args:
         title: name for people.
         network: class of the network.
-        settings: dataclass of the section `model` of a configuration, in the `config.py` of the
+        settings: dataclass for a configuration's section `model`, from the `config.py` in the
             model's folder. All fields have defaults.
         times: whether the network reads the times of events. Default: False.
     """

@@ -118,8 +118,8 @@ class ZooModel:
         config: class of the model's configuration, a dataclass derived from `RunConfig`.
         network: class of the model's network, derived from `mindspore_rec.models.Network`. The
             configuration's method `settings` returns the network's settings.
-        optimizer: function of network, configuration and number of steps that returns the
-            optimizer. Default: LazyAdam over all parameters.
+        optimizer: function that returns the optimizer, called with the network, the configuration
+            and the number of steps. Default: LazyAdam over all parameters.
     """
 
     name: str
@@ -180,7 +180,7 @@ class Run:
             training.
         evaluation: metrics on the test rows after the run; None if the run was interrupted or
             stopped early.
-        recorder: loss, rows and hit rates during training.
+        recorder: `Recorder` of the loss, the rows and the hit rates during training.
         operators: times of the operators; None if they were not measured. Default: None.
     """
 
@@ -235,8 +235,8 @@ def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> 
         name: prefix of the tables' names. Default: the model's name.
 
     Raises:
-        ValueError: values of the configuration are out of range, or contradict each other or the
-            data.
+        ValueError: values of the configuration are out of range, contradict each other, or do not
+            fit the data.
     """
     if not model.config.several_tasks:
         _check_one_task("data.tasks", data.tasks)

@@ -62,8 +62,8 @@ class OperatorTimes(Callback):
 
     Args:
         steps: number of steps of the run, at least 1.
-        evaluations: number of evaluations of the run, evenly spread; no evaluation is between two
-            measured steps. Default: 1.
+        evaluations: number of evaluations during the run, evenly spread. No evaluation interrupts
+            the measured steps. Default: 1.
         window: greatest number of steps to measure, at least 1. Default: 20.
 
     Attributes:

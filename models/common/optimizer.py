@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `optimizer` of a configuration: LazyAdam over all or most parameters."""
+"""The section `optimizer` of a configuration: settings of LazyAdam."""
 
 from __future__ import annotations
 

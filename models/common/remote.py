@@ -49,7 +49,7 @@ def check_remote(config: Any) -> None:
 
 
 def _problem(host: str, port: int, is_plain: bool) -> str | None:
-    """Return why a server does not answer, or None if it answers.
+    """Return the reason if a server does not answer; return None if the server answers.
 
     If the server uses TLS, the function only connects to the server.
     """

@@ -107,7 +107,7 @@ class Recorder(Callback):
 
 
 def _megabytes(stats: dict[str, Any]) -> float:
-    """Return the megabytes of a table's rows and index."""
+    """Return the size of a table's rows and index, in megabytes."""
     return (stats["row_bytes"] + stats["index_bytes"]) / 1e6
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics as text for the commands: a line for one task, a table for several tasks."""
+"""Formats metrics for the commands: one line for one task, a table for several tasks."""
 
 from __future__ import annotations
 

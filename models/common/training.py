@@ -83,7 +83,7 @@ def step_count(config: TrainConfig, data: Data) -> int:
 
 
 def learning_rate(start: float, end: float | None, steps: int) -> Any:
-    """Return a constant rate, or a rate that falls along half a cosine over the whole run.
+    """Return a constant learning rate, or a schedule that falls along half a cosine during the run.
 
     Args:
         start: rate of the first step.

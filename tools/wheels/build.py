@@ -213,8 +213,9 @@ def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str
     """Yield a wheel's files by name, for the caller to change; then write the files to `target`.
 
     Yields:
-        the files, and the name of the folder with the wheel's metadata. Files keep their order.
-        All files have the time SOURCE_DATE_EPOCH, and permissions that do not depend on the umask.
+        a dict from file names to contents, and the name of the folder with the wheel's metadata.
+        Files keep their order. All files have the time SOURCE_DATE_EPOCH, and permissions that do
+        not depend on the umask.
     """
     with zipfile.ZipFile(wheel) as source:
         files = {each.filename: source.read(each) for each in source.infolist()}

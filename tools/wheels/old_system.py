@@ -4,7 +4,7 @@
 A program that is linked with this system's C library requires the newest version of each symbol, so
 it does not start on an older system. This module writes libraries without code, which define only
 the symbols and versions of an older glibc and libstdc++. Later releases of a library add no symbols
-to an old release's versions. Therefore this system's libraries show which symbols the old release
+to an old release's versions, so this system's libraries show which symbols the old release
 contains. Two groups of functions are linked into the wheel's core as hidden symbols: functions of
 glibc from `old_glibc.c`, and functions of libstdc++ from the compiler's static library.
 
@@ -122,7 +122,7 @@ def _assembly(symbols: list[Symbol]) -> str:
 
 
 def _write_library(compiler: list[str], file: Path, symbols: list[Symbol]) -> None:
-    """Write a library that defines the symbols but contains no code."""
+    """Write a library that defines `symbols` but contains no code."""
     source, versions = file.with_suffix(".s"), file.with_suffix(".map")
     source.write_text(_assembly(symbols))
     names = sorted({symbol.version for symbol in symbols})

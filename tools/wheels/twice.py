@@ -2,8 +2,8 @@
 """Build the wheels again somewhere else, and compare all files byte by byte.
 
 The second build uses a copy of the tree in another folder, a new environment, and another umask,
-language and time zone. The second build also begins later. Bytes that depend on the folder, the
-environment, the umask, the language, the time zone or the time therefore differ between the builds.
+language and time zone. The second build also begins later. If the bytes of a file depend on the
+folder, the environment, the umask, the language, the time zone or the time, the builds differ.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def differences(first: Path, second: Path) -> list[str]:
 
 
 def _inside(first: Path, second: Path) -> str:
-    """Return " in" and the files that differ between two wheels; '' for other kinds of files."""
+    """For two wheels, return " in" and the names of the differing files; otherwise return ''."""
     if first.suffix != ".whl":
         return ""
     contents = []

@@ -42,8 +42,8 @@ class SeededDropout(nn.Cell):
         [0.0, 2.0]
     """
 
-    # The number of rows in most batches is below the number of masks. The number of masks is prime,
-    # so that any stride visits every mask before any mask repeats.
+    # Most batches have fewer rows than there are masks. The number of masks is prime, so that any
+    # stride visits every mask before any mask repeats.
     masks = 4093
     stride = 1237
 

@@ -170,7 +170,7 @@ def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
 
 
 class _Child(NamedTuple):
-    """Child of a cell whose `construct` was traced."""
+    """A cell and its parent; the parent's `construct` was traced."""
 
     parent: nn.Cell
     name: str
@@ -178,7 +178,7 @@ class _Child(NamedTuple):
 
 
 class _Fusion:
-    """Cells, attributes and operators of a network at the time of its trace."""
+    """Records a network's cells, attributes and operators at the time of its trace."""
 
     def __init__(self, network: nn.Cell, traces: list[Trace], has_modes: bool) -> None:
         self.entered = list({id(each): each for t in traces for each in t.entered}.values())
@@ -239,7 +239,7 @@ class _Fusion:
         return None
 
     def _changed_name(self, now: dict[str, Any], before: dict[str, Any]) -> str:
-        """Return the name of the first attribute that differs; '' if none differs."""
+        """Return the name of the first attribute that differs between `now` and `before`, or ''."""
         if now == before:
             return ""
         for name in [*before, *now]:
@@ -252,7 +252,7 @@ class _Fusion:
 
 
 def _can_fall_back(graph: FusedGraph) -> bool:
-    """Return whether a `FusedGraph` can call its layers one by one, like `construct`."""
+    """Return whether the graph can also run its layers one by one, as `construct` does."""
     return graph.expects_rows and not any(isinstance(part, JoinedPart) for part in graph.parts)
 
 
@@ -398,9 +398,11 @@ class _Operators:
     """Operators of a network.
 
     Attributes:
-        cells: path of each cell as Python text, such as 'self.towers[0]', by the cell's `id`.
-        names: name of each cell, such as 'towers.0', by the cell's `id`.
-        graphs: name and cell of each operator, by the operator's layers, inputs and outputs.
+        cells: maps the `id` of each cell to the cell's path as Python text, such as
+            'self.towers[0]'.
+        names: maps the `id` of each cell to the cell's name, such as 'towers.0'.
+        graphs: maps the layers, inputs and outputs of each operator to the operator's name and
+            cell.
     """
 
     def __init__(self, network: nn.Cell) -> None:

@@ -31,14 +31,14 @@ class FusedGraph(FusedLayer):
     layer, and outputs of several layers are joined before the next layer reads them. In one
     operator, each slice of the batch passes through all layers.
 
-    The layers are children of the network, which names their parameters. The `FusedGraph` itself
-    has no parameters. If the operator cannot be used (see `docs/dense.md`), or if a layer's
-    products are not float32, the layers run one after the other.
+    The layers are children of the network, so the network determines the names of the layers'
+    parameters. The `FusedGraph` itself has no parameters. If the operator cannot be used (see
+    `docs/dense.md`), or if a layer's products are not float32, the layers run one after the other.
 
     Args:
-        inputs: floats per row of each input, by the input's name.
-        steps: maps the name of each layer's output to the layer and the names of its inputs. An
-            input is an entry of `inputs` or the name of an earlier step. Legal layers are `MLP`,
+        inputs: maps the name of each input to the input's number of floats per row.
+        steps: maps the name of each step to the pair (layer, names of the layer's inputs). An input
+            is an entry of `inputs` or the name of an earlier step. Legal layers are `MLP`,
             `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
             `NumberEmbedding`, `PiecewiseLinear`, `PeriodicEmbedding`, `Sum`, and `nn.Dense` without
             activation. An `nn.Dense` concatenates its inputs. Each layer must be constructed for
@@ -139,8 +139,8 @@ class FusedGraph(FusedLayer):
         Args:
             inputs: the Tensors.
             matrices: for each Tensor, whether it must be a matrix.
-            may_branch: whether the graph may contain a branch that depends on the result. In
-                branches of a graph, MindSpore 2.10 may lose changes of a Parameter.
+            may_branch: whether the compiled graph may branch on the returned value. In branches of
+                a graph, MindSpore 2.10 may lose changes of a Parameter.
         """
         differences: Any = 0
         for i in range(len(inputs)):
@@ -173,7 +173,7 @@ class FusedGraph(FusedLayer):
         return [self, *(cell for _, cell in self.parts.cells_and_names())]
 
     def set_train(self, mode: bool = True) -> FusedGraph:
-        """Set the mode of this cell and of its layers, which are not children of this cell."""
+        """Set the mode of this cell and of its layers; the layers are not children of this cell."""
         self.parts.set_train(mode)
         return super().set_train(mode)
 
@@ -285,7 +285,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return for each value the first value of its group, and its first column in the group.
+    """Return, for each value, the first value of the join that contains it, and its column there.
 
     Raises:
         ValueError: a value is part of two joins that need the value at different offsets.
@@ -303,7 +303,7 @@ def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
 
 
 def _values(graph: FusedGraph, program: Program) -> list[Columns]:
-    """Return the columns of all inputs and steps; values that are read together are adjacent."""
+    """Return the columns of all inputs and steps; values that a layer joins are adjacent."""
     totals: dict[int, int] = {}
     for place, (first, _) in enumerate(graph.places):
         totals[first] = totals.get(first, 0) + graph.widths[place]

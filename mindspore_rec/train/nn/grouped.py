@@ -20,7 +20,7 @@ __all__ = ["GroupedEmbedding"]
 
 
 class GroupedEmbedding(nn.Cell):
-    """Look up column t of the ids in table t; one operator looks up all tables of one row size.
+    """Look up column t of the ids in table t; tables with equal row sizes share one operator.
 
     With one operator, many small tables take little more time than one large table. Separate
     lookups would slice the ids, wake the threads and concatenate the rows once per table. Separate

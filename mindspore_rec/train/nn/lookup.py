@@ -112,7 +112,7 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
 
 
 def check_padding_key(value: int | None) -> int | None:
-    """Check and return a `padding_key`, None or an int64.
+    """Check that `value` is a legal `padding_key`, and return it.
 
     Raises:
         TypeError, ValueError: `value` is neither None nor an int in the range of int64.
@@ -186,8 +186,8 @@ class TableLookup(nn.Cell):
         RuntimeError: ids have the wrong dtype or are outside the vocabulary, or the cell is in
             training and its table has no optimizer.
 
-    `HashEmbeddingLookup` has the arguments of MindRec for this lookup; `EmbeddingLookup` has the
-    arguments of MindSpore.
+    For a lookup with MindRec's arguments, see `HashEmbeddingLookup`; for a lookup with MindSpore's
+    arguments, see `EmbeddingLookup`.
 
     Example:
         >>> from mindspore_rec import TableConfig
@@ -225,7 +225,7 @@ class TableLookup(nn.Cell):
         self.descriptor = table.make_descriptor(self.padding_key, faae_coefficient=faae_coefficient)
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids, `[*ids.shape, dim]` of `output_dtype`."""
+        """Return the rows of `ids`, with shape `[*ids.shape, dim]` and dtype `output_dtype`."""
         if isinstance(ids, (int, float, tuple, list)):
             raise TypeError("ids must be a Tensor, not a Python number, tuple or list")
         if self.training:

@@ -89,7 +89,7 @@ class BCEWithLogitsLoss(nn.LossBase):
 
 
 def _is_float32(x: Any) -> bool:
-    """Return whether x is a float32 Tensor; the graph compiler also calls this function."""
+    """Return whether `x` is a float32 Tensor."""
     return isinstance(x, Tensor) and x.dtype == ms.float32
 
 

@@ -106,7 +106,7 @@ class MemberRows(nn.Cell):
 
 
 class MemberLogits(nn.Cell):
-    r"""Return each member's own logits in training, and the logits of the mean in evaluation.
+    r"""Return the logits of each member in training, of the mean prediction in evaluation.
 
     In evaluation, the probability of a row is the mean of the members' probabilities. For a label
     that is a number, the prediction is the mean of the members' numbers.

@@ -29,7 +29,7 @@ _RECTIFIERS = ("relu", "leakyrelu", "gelu")
 
 
 class MLP(FusedLayer):
-    r"""Fully connected layers, each followed by an activation.
+    r"""Fully connected hidden layers with activations, and an optional linear layer at the end.
 
     .. math::
         h_0 = x, \quad h_k = \text{drop}(a(\text{norm}(W_k h_{k-1} + b_k))), \quad
@@ -149,7 +149,7 @@ class MLP(FusedLayer):
         return self._rounded(x)
 
     def _rounded(self, x: Tensor) -> Tensor:
-        """Return the output of MindSpore's layers, with factors rounded to `compute_dtype`."""
+        """Return the output of MindSpore's layers, with products in `compute_dtype`."""
         for i in range(len(self.layers)):
             layer = self.layers[i]
             x = self.through(layer, x) if i in self.dense else layer(x)
@@ -178,7 +178,7 @@ class MLP(FusedLayer):
         return parameters
 
     def further(self) -> Any:
-        """Return moving statistics and masks in the order in which `add_to` uses them."""
+        """Return moving statistics and masks in the order in which `add_to` reads these inputs."""
         extras: Any = ()
         for k in range(self.hidden):
             if self.normalizes:

@@ -53,5 +53,5 @@ class NumberVectors(FusedLayer):
         return self.vectors_of(widened(x))
 
     def vectors_of(self, x: Tensor) -> Tensor:
-        """Return the vectors of numbers, float32 `[B, numbers]`, by MindSpore's operators."""
+        """Return the vectors of `x` (float32 `[B, numbers]`), computed by MindSpore's operators."""
         raise NotImplementedError

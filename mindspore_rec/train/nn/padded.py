@@ -73,7 +73,7 @@ class ToValues(nn.Cell):
     """Return the concatenated values of lists from a block that `ToPadded` made.
 
     Args:
-        keep: the argument `keep` of the `ToPadded` that made the block. Default: 'last'.
+        keep: the value of `keep` with which `ToPadded` made the block. Default: 'last'.
 
     Inputs:
         block: Tensor `[B, L, ...]`.

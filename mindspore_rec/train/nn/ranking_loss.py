@@ -18,7 +18,7 @@ _NEVER = -1e30  # logit of an item that must have no probability
 
 
 class SoftmaxLoss(nn.Cell):
-    r"""Cross entropy of a softmax over all items, of which one is the row's target.
+    r"""Cross entropy of a softmax over all items; one of the items is the row's target.
 
     .. math::
         \ell = -\operatorname*{mean}_b\; \log
@@ -77,9 +77,9 @@ class SampledSoftmaxLoss(nn.Cell):
         z_{b, i} = \langle u_b, v_i \rangle / \tau - \log Q(i)
 
     The correction removes the effect of the sampling probability :math:`Q(i)` from the learned
-    scores. Without the correction, frequent items would have too low scores. A common factor of all
-    probabilities has no effect. Negatives may be drawn by `mindspore_rec.data.NegativeSampler`, or
-    may be the targets of other rows of the batch.
+    scores. Without the correction, frequent items would have too low scores. Multiplying all
+    probabilities by one factor has no effect. Negatives may be drawn by
+    `mindspore_rec.data.NegativeSampler`, or may be the targets of other rows of the batch.
 
     Source: Bengio & Senécal 2008, Adaptive importance sampling to accelerate training of a neural
     probabilistic language model (https://doi.org/10.1109/TNN.2007.912312). For the targets of other

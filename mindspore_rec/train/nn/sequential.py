@@ -25,12 +25,12 @@ class _Step(NamedTuple):
 
 
 class FusedSequential(FusedLayer):
-    """Run an `nn.SequentialCell`; on the CPU, as one operator forward and one operator backward.
+    """Runs an `nn.SequentialCell`, on the CPU as one operator forward and one operator backward.
 
-    The cell contains the layers of the stack, with the same names and the same Parameter objects.
-    Therefore a checkpoint of the stack can be loaded into the cell, and a checkpoint of the cell
-    can be loaded into the stack. The stack itself computes the output on devices other than the
-    CPU, without oneDNN, in `mindspore.export`, and if the input is not a float32 matrix.
+    The cell contains the layers of the stack, with the same names and the same Parameter objects,
+    so a checkpoint of the stack can be loaded into the cell, and a checkpoint of the cell into the
+    stack. The stack itself computes the output on devices other than the CPU, without oneDNN, in
+    `mindspore.export`, and if the input is not a float32 matrix.
 
     Args:
         stack: float32 `nn.Dense` layers, each with at most one activation, and no other cells. The

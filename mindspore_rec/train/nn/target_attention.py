@@ -55,7 +55,7 @@ class _Parts(HistoryLayer):
 
     @property
     def is_of_batch(self) -> bool:
-        """True if Dice normalizes by the moments of the batch."""
+        """True if the activation is Dice in training, which normalizes by the batch's moments."""
         return isinstance(self.activation, Dice) and self.activation.training
 
     def _cells_inside(self) -> list[nn.Cell]:

@@ -48,10 +48,10 @@ class SparseOptimizer(nn.Optimizer):
       centralized gradients. If MindSpore does not run on the CPU, MindSpore's operators update all
       dense parameters.
 
-    A step of a table updates only the rows of the batch, each row once. A key may occur several
-    times, in one lookup or in several. The gradients of the key are summed, and then the key's row
-    is updated once. Tables use the "lazy" form of each optimizer rule: rows outside the batch do
-    not decay and keep their moments.
+    A step of a table updates only the rows of the batch, each row once. If a key occurs several
+    times, in one or several lookups, the key's gradients are summed, and then the key's row is
+    updated once. Tables use the "lazy" form of each optimizer rule: rows outside the batch do not
+    decay and keep their moments.
 
     If several workers train together, a step first exchanges the workers' gradients. Dense
     gradients are averaged over the workers. Gradients of tables are sent to the workers that own
@@ -146,7 +146,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- construction
 
     def _check_rates(self, learning_rate: Any) -> None:
-        """Check the learning rates, for rules that do not support every kind of learning rate."""
+        """Check the learning rates; subclasses that accept only some kinds override this method."""
 
     def _make_state(self, state: Mapping[str, float]) -> None:
         dense = ParameterTuple(self._parameters[i] for i in self._dense_index)
@@ -195,15 +195,15 @@ class SparseOptimizer(nn.Optimizer):
     # ---- what a rule defines
 
     def prepare(self, step: Tensor) -> Any:
-        """Compute values for `dense_step` from the step number (float32, 0-d, from 1)."""
+        """Return the argument `prepared` of `dense_step`; `step` is float32, 0-d, from 1."""
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Update the dense parameter with index `j`.
 
         Args:
-            j: index of the parameter among the dense parameters, and of the parameter's Tensor in
-                each state.
+            j: index of the parameter among the dense parameters; each state has the parameter's
+                Tensor at the same index.
             w: the Parameter.
             g: gradient of the parameter after scaling and clipping; it includes the weight decay
                 unless `decouples` is True.
@@ -218,10 +218,10 @@ class SparseOptimizer(nn.Optimizer):
 
     # ---- the step
 
-    # The step does not use ms.jit, although in PyNative mode the step would be 2 to 4 times as fast
-    # with ms.jit. In MindSpore 2.10, if set_data gives a Parameter new memory, a jitted function
-    # still uses the old memory. Therefore, after a checkpoint is loaded, a jitted step would update
-    # the old memory, which nothing reads.
+    # The step does not use ms.jit, although ms.jit would make PyNative steps 2 to 4 times as fast.
+    # In MindSpore 2.10, if set_data gives a Parameter new memory, a jitted function still uses the
+    # old memory. Therefore, after a checkpoint is loaded, a jitted step would update the old
+    # memory, which nothing reads.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
 
@@ -393,7 +393,7 @@ class SparseOptimizer(nn.Optimizer):
     def target(self) -> str:
         """Device on which dense parameters are updated: "CPU", or the device MindSpore runs on.
 
-        Rows of tables are updated on the host, or on the device if a device tier contains the rows.
+        Rows of tables are updated on the host, or on the device if the rows are in a device tier.
         """
         return str(self._target)
 

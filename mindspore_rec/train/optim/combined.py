@@ -125,7 +125,7 @@ class CombinedOptimizer(nn.Optimizer):
         return done
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Raise TypeError; call this method on the part that trains the table instead."""
+        """Raise TypeError: `apply_by_handle` must be called on the part that trains the table."""
         raise TypeError("apply_by_handle must be called on the optimizer that trains the table")
 
     def _span(self, gradients: Any, k: int) -> Any:
@@ -179,7 +179,7 @@ def _check_disjoint(parts: list[SparseOptimizer]) -> None:
 
 
 def _rename_rates(rates: list[Any], k: int) -> None:
-    """Rename the rates of part `k`, so that a checkpoint can contain the rates of all parts."""
+    """Append `_k` to the names of part `k`'s rates, so that a checkpoint can contain all rates."""
     parameters: dict[int, Parameter] = {}
     for rate in rates:
         own = [rate] if isinstance(rate, Parameter) else rate.get_parameters()

@@ -62,7 +62,7 @@ class DenseStep(nn.Cell):
         own_decays: bool,
     ) -> None:
         super().__init__(auto_prefix=False)
-        # Bypass __setattr__: the Parameters belong to the optimizer and keep their names.
+        # Bypass Cell.__setattr__, because the Parameters belong to the optimizer, not to this cell.
         self.__dict__["_parameters_of"] = tuple(parameters)
         self.__dict__["_states_of"] = tuple(tuple(each) for each in states)
         count = len(parameters)

@@ -19,7 +19,7 @@ __all__ = ["RULES", "Numbers", "Rule"]
 
 
 # Numbers that change with the step, each float32 `[1]`: learning rate, weight decay, gradient
-# scale, and the bias-corrected learning rate and epsilon of Adam. The type is a plain tuple,
+# scale, and the bias-corrected learning rate and epsilon of Adam. `Numbers` is a plain tuple,
 # because a graph does not support NamedTuple.
 Numbers = tuple[Any, Any, Any, Any, Any]
 Rule = Callable[[Any, Any, Any, Numbers], tuple[Any, Any]]

@@ -18,8 +18,8 @@ __all__ = ["DeviceStep"]
 class DeviceStep(nn.Cell):
     """Cell that updates table rows on the device: gathers the rows, applies the rule, scatters.
 
-    From step to step, the number of rows with a gradient changes. Therefore the shapes of Tensors
-    in this part of the graph change too. The graph is compiled only once.
+    The number of rows with a gradient, and thus the shapes of this cell's Tensors, change from step
+    to step. The graph is still compiled only once.
 
     Args:
         owner: the table. The device tier of this table is in memory that the host does not share.
@@ -50,8 +50,8 @@ class DeviceStep(nn.Cell):
 
     def slots(self, token: Tensor) -> Tensor:
         """Return the slots of the rows with a gradient, int32 `[n]`, `n >= 1`."""
-        # Shape inference can learn a data-dependent length only from `ops.Range`. Therefore the
-        # method makes a range with one element per slot.
+        # Shape inference can learn a data-dependent length only from `ops.Range`, so the operator
+        # that returns the slots reads a range with one element per slot.
         count = self._count(token, self._descriptor).reshape(())
         return self._touched(self._range(self._zero, count, self._one), self._descriptor)
 

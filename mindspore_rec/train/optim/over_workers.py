@@ -18,8 +18,8 @@ from mindspore_rec.train.optim.dense_step import as_float32
 
 __all__ = ["WorkerExchange", "require_same_settings", "start_alike"]
 
-# Number of steps between two comparisons of the workers' dense parameters. The first comparison
-# takes place in the first step.
+# The workers compare their dense parameters in the first step, and again every `COMPARE_EVERY`
+# steps.
 COMPARE_EVERY = 100
 
 
@@ -105,13 +105,13 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
     nothing.
 
     Args:
-        tables: tables of the optimizer; the native arguments and the `gradient_dtype` of their
-            configs are compared.
+        tables: tables of the optimizer. The function compares each config's native arguments and
+            `gradient_dtype`.
         settings: settings of the optimizer, by name.
 
     Raises:
-        ValueError: a setting of some worker differs from worker 0's setting. The worker with the
-            different setting raises the error first.
+        ValueError: on some worker, a setting differs from the setting on worker 0. The worker with
+            the different setting raises the error first.
 
     Example:
         >>> require_same_settings([], {"learning_rate": 0.1})

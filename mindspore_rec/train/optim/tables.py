@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binding of tables to optimizers, with one rule per table."""
+"""Binds tables to optimizers; each table has one optimizer rule."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def explanation(
         table: name of the table.
         key: the key.
         known: result of `_native.Table.explain`.
-        admission: 'count', 'sketch' or 'probability'.
+        admission: how the table admits keys: 'count', 'sketch' or 'probability'.
         scored: whether rows of the table have a frequency or score.
     """
     present = bool(known["present"])

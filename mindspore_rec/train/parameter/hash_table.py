@@ -487,7 +487,7 @@ class HashTable(DynamicTable):
         return self._like(config)
 
     def _like(self, config: TableConfig) -> HashTable:
-        """Return a table with this table's class and value shape, and another description."""
+        """Return a new table that `config` describes, with the same value shape as this table."""
         return HashTable(config, value_shape=self.value_shape)
 
     def _pack(self, rows: dict[str, np.ndarray], status: int) -> ExportedData:

@@ -15,8 +15,8 @@ __all__ = ["ChangeMarks"]
 class ChangeMarks:
     """Marks (points in time) of a table, one per holder; the table records later changes.
 
-    A holder is a name or an object. If the holder of a mark has been deleted, the mark is dropped
-    when the next mark is set.
+    A holder is a name or an object. If a holder is deleted, its mark is dropped when another mark
+    is set.
 
     Args:
         table: the native table.
@@ -43,7 +43,7 @@ class ChangeMarks:
         return self._table.mark()
 
     def held(self, holder: object) -> int | None:
-        """Return the mark of a holder, or None."""
+        """Return the mark that a holder has set, or None if the holder has set no mark."""
         return self._marks(holder).get(holder)
 
     def hold(self, holder: object, mark: int) -> None:
@@ -63,8 +63,7 @@ class ChangeMarks:
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
         lower tier is replaced. The table also drops the digest when its event-time clock is first
-        reset and later set again. To make a new digest, call this method again after a new mark is
-        set.
+        reset and later set again. To get a digest again, set a new mark and call this method.
 
         Raises:
             ValueError: no mark was taken.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the initial keys and values of a hash table, and of their dtypes and shape."""
+"""Checks a hash table's initial keys and initial values: contents, dtypes and shapes."""
 
 from __future__ import annotations
 

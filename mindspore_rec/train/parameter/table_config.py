@@ -203,7 +203,7 @@ class TableConfig:
             )
 
     def _check_precision(self, where: str) -> None:
-        """Check the dtypes of values and optimizer states, and the rounding."""
+        """Check `value_dtype`, `state_dtype`, `accumulator_dtype` and `rounding`."""
         if self.value_dtype not in VALUE_DTYPES:
             raise ValueError(
                 f"{where}value_dtype must be float32, bfloat16 or float16, got {self.value_dtype}"

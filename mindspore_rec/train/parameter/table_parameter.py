@@ -39,7 +39,8 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
 
     Args:
         name: name of the tables.
-        all_scopes: whether to include tables of all name scopes. Default: False.
+        all_scopes: True for tables of all name scopes, False for tables of the current name scope.
+            Default: False.
     """
     scope = None if all_scopes else current_scope()
     named = _named(name, scope)
@@ -170,7 +171,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         zeros = ops.zeros_like
 
         # The gradient of a constant input may be the constant itself, because nothing reads that
-        # gradient. The gradient of ids must be zero, because the gradient reaches any floats from
+        # gradient. The gradient of ids must be zero, because MindSpore passes it on to floats from
         # which the ids were computed.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
@@ -386,7 +387,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = False
 
     def miss_rows(self) -> None:
-        """Make lookups raise an error, because the loaded weights belong to other rows."""
+        """Make lookups raise an error after a load of weights that belong to other rows."""
         native = self._synchronised()
         # Rows that were set in the same step, before the load, belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step

@@ -48,7 +48,7 @@ class TableTraining(NativeAccess):
         self._synchronised().accumulate_by_handle(handles, gradients)
 
     def gradient_squared_norm(self) -> float:
-        """Sum the gradients since the last step by key, and return the squared norm of the sums."""
+        """Sum each key's gradients since the last step; return the squared norm of all sums."""
         return self._synchronised().gradient_squared_norm()
 
     def discard_gradients(self) -> None:

@@ -49,7 +49,7 @@ class _Required:
 # `config=` is passed.
 REQUIRED: Any = _Required()
 
-# The arguments that describe a table, in any signature.
+# Names of all arguments that describe a table, in all upstream signatures.
 _DESCRIBING = frozenset(
     (
         *(

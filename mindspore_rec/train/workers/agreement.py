@@ -52,9 +52,9 @@ class Word(NamedTuple):
         flags: `Flag` values.
         number: index of the round; the same on all workers.
         samples: number of rows in the worker's batch.
-        rows: number of rows in the whole batch, of which the worker's batch is a part.
+        rows: number of rows in the whole batch, before its division among the workers.
         event_time: latest event time in the worker's batch; 0 without event times.
-        fingerprint: digest of the whole batch, of which the worker's batch is a part.
+        fingerprint: digest of the whole batch, before its division among the workers.
         columns: digest of the dtypes and the numbers of dimensions of all columns.
     """
 
@@ -82,7 +82,7 @@ class Loss(NamedTuple):
 
 
 class Agreement:
-    """Rounds of messages with the other workers, in one training or evaluation.
+    """Exchanges messages with the other workers, in rounds, during one training or evaluation.
 
     Args:
         group: the workers.
@@ -137,7 +137,7 @@ class Agreement:
         Args:
             value: this worker's loss.
             samples: number of rows of this worker.
-            summed: whether losses are sums over rows instead of means.
+            summed: True if each loss is a sum over rows, False if each loss is a mean.
         """
         data = self._gather(_LOSS.pack(value, samples), _LOSS.size)
         losses = [_LOSS.unpack(each) for each in data]

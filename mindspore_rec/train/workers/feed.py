@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feed: the batches of a training or an evaluation; `OwnFeed` is the feed of a single worker."""
+"""Feed: a source of training or evaluation batches; `OwnFeed` is the feed of a single worker."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Reader:
     Args:
         wants_stop: function that returns True if the reader wants no further batch. Default: the
             reader reads all batches.
-        interrupted: function that returns True once a signal has arrived. Default: always False.
+        interrupted: function that returns True after the process has received a stop signal.
+            Default: always False.
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
         has_batch: function that returns True if the reader has a batch for the next step and the
             source has no further batch yet. `has_batch` must return the same value on all workers.
             Default: always False.
-        on_idle: function that all workers call together while there is nothing to read. Default:
-            none.
+        on_idle: function that all workers call together while they wait for data. Default: none.
     """
 
     wants_stop: Callable[[], bool] = _no
@@ -47,7 +47,7 @@ class Feed(Protocol):
 
     @property
     def stopped(self) -> bool:
-        """True if no further step is made."""
+        """True if the training or evaluation makes no further step."""
 
     @property
     def ids_known(self) -> bool:
@@ -113,7 +113,7 @@ class OwnFeed:
 
     @property
     def stopped(self) -> bool:
-        """True if no further step is made."""
+        """True if the training or evaluation makes no further step."""
         return self._reader.wants_stop()
 
     @property

@@ -39,12 +39,12 @@ class Alone:
     """Single worker of a training: exchanges no messages and leaves the steps unchanged.
 
     Attributes:
-        feed: batches of the worker.
+        feed: the `Feed` that supplies the worker's batches.
         rank: index of the worker, 0.
         workers: number of workers, 1.
         name: name of the worker in messages; '' for a single worker.
-        share: name of the data's share for `Passes`, "whole".
-        reads_on: the value of the source's attribute `reads_on`.
+        share: name of this worker's share of the data, "whole"; see `Passes`.
+        reads_on: True if no batch is lost when the source is read again after an exception.
         bad: None for a single worker, because the training loop itself checks the worker's loss;
             with several workers, the worker whose last loss is NaN or infinite.
     """
@@ -83,7 +83,7 @@ class Alone:
         return own
 
     def finish(self, summary: TrainSummary) -> None:
-        """With one worker, do nothing; with several, add each worker's wait to a summary."""
+        """With one worker, do nothing; with several workers, add the waiting times to `summary`."""
 
 
 class Peers(Alone):
@@ -188,7 +188,7 @@ def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
     Args:
         group: all workers.
         what: name of the object that has the settings, for the error message.
-        mine: settings of this worker by name, as JSON values.
+        mine: maps the name of each setting of this worker to the setting's value in JSON.
 
     Raises:
         ValueError: a setting differs; the message names the setting and the worker.

@@ -22,10 +22,9 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
     """Return this worker's share of a source; each row belongs to one worker's share.
 
     A stream is divided by partition if the stream has a partition for each worker, and no feature
-    learns from the stream's rows. A source of another kind may define how it is divided. If a
-    source is divided neither by partition nor by its own method, the rows of each batch are
-    divided; see `mindspore_rec.stream.split_by_worker`. All workers must call this function
-    together.
+    learns from the stream's rows. Any other source may define its own division. If a source is not
+    divided by partition and defines no division, the rows of each batch are divided; see
+    `mindspore_rec.stream.split_by_worker`. All workers must call this function together.
 
     Args:
         source: the data that the program passed on each worker.
@@ -77,7 +76,7 @@ def agreed_length(length: int | None, group: Group) -> int | None:
 
 
 def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
-    """Limit topics to the partitions that all workers know, because a topic may grow."""
+    """Read only the partitions that all workers know; a worker may not know a new partition."""
     whole = [each for each in streams if each.reads_whole_topic]
     known = group.all_gather_json([[each.topic, each.wanted_partitions] for each in whole])
     if any([topic for topic, _ in each] != [topic for topic, _ in known[0]] for each in known):
@@ -89,7 +88,7 @@ def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
 def _own_partitions(
     source: BatchSource, streams: list[StreamSource], group: Group, argument: str
 ) -> BatchSource | None:
-    """Return the source if the workers know different partitions; otherwise return None."""
+    """Return `source` if the workers read different partitions; otherwise return None."""
     by_worker = group.all_gather_json([[each.topic, each.wanted_partitions] for each in streams])
     if not streams or all(each == by_worker[0] for each in by_worker):
         return None

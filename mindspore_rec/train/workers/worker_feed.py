@@ -29,7 +29,7 @@ _HEARTBEAT = 1.0  # seconds of waiting for data after which the other workers ar
 
 @dataclass(frozen=True)
 class WorkerBatch(Batch):
-    """Batch of this worker for one step, in a training on several workers.
+    """One worker's batch for one step of a training on several workers.
 
     Args:
         samples: number of rows in the batch of each worker; 0 for an idle worker.
@@ -66,7 +66,7 @@ class WorkerFeed:
 
     Attributes:
         stopped: True if a worker has asked to stop; from then on, none of the workers does a step.
-        ids_known: whether all workers know which columns are ids, according to the last round.
+        ids_known: whether, in the last round, all workers knew which columns are ids.
         condition: True if the data ended because a condition of `StopWhen` was met on a worker.
     """
 
@@ -107,8 +107,9 @@ class WorkerFeed:
     def next(self) -> WorkerBatch | None:
         """Return the next batch; None if all workers' data have ended or a worker asks to stop.
 
-        If the reader already has a batch, and some worker would have to wait for data, the method
-        returns `LATER`. An error in reading this worker's data is stored, and `check` raises it.
+        If the reader already has a batch, but some worker has no data yet, the method returns
+        `LATER`. If reading this worker's data fails, the error is stored, and `check` raises the
+        error.
         """
         if self.stopped:
             return None
@@ -144,7 +145,7 @@ class WorkerFeed:
         return batch.samples
 
     def agree_stop(self) -> bool:
-        """Do a round without a batch, and return True if a worker asks to stop."""
+        """Exchange one round of messages without a batch; return True if a worker asks to stop."""
         if not self.stopped:
             self._round(State.NOTHING, None)
         return self.stopped

@@ -29,7 +29,7 @@ class WorkerMetrics:
 
     Args:
         group: the workers.
-        metrics: metrics by name, which the caller has cleared.
+        metrics: maps names to metrics, which the caller has already cleared.
         summed: whether a loss is a sum over rows instead of a mean.
     """
 
@@ -54,8 +54,8 @@ class WorkerMetrics:
         Args:
             outputs: outputs of the evaluation network.
             samples: number of rows of each worker in the step.
-            update: function that updates metrics; the arguments are the metrics, by name, and the
-                outputs.
+            update: function that updates metrics, called as `update(metrics, outputs)`; `metrics`
+                is a dict from names to metrics.
         """
         idle = self._group.size > 1 and samples[self._group.rank] == 0
         if not idle and self._merged:
@@ -94,7 +94,7 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Join all workers' outputs to one batch; if this is impossible, return one batch per worker.
+    """Return all workers' outputs as one batch, or one batch per worker if they cannot be joined.
 
     Args:
         parts: for each worker that has rows, the number of rows and the outputs.

@@ -86,13 +86,13 @@ def _drawing(network: nn.Cell) -> dict[str, nn.Cell]:
 
 
 def _seeded(cell: nn.Cell) -> list[Primitive]:
-    """Return a cell's operators that have two seeds."""
+    """Return the operators of a cell that have two seeds as attributes."""
     operators = [each for each in cell._primitives.values() if isinstance(each, Primitive)]
     return [each for each in operators if any(set(pair) <= set(each.attrs) for pair in _SEEDS)]
 
 
 def _seed_apart(operator: Primitive, worker: int) -> None:
-    """Add the worker's index to the second seed once, if the operator has a seed."""
+    """If the operator has a seed, add the worker's index to its second seed, but only once."""
     first, second = next(pair for pair in _SEEDS if set(pair) <= set(operator.attrs))
     seeds = operator.attrs[first], operator.attrs[second]
     if any(seeds) and not operator.__dict__.get("_mindspore_rec_apart"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the cells that contain a cell."""
+"""Finds the cells that contain a given cell, at any depth."""
 
 from __future__ import annotations
 

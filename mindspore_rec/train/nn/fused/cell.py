@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a dense program as one operator, and its gradient as another operator.
 
-The graph compiler refuses a `bprop` with a variable number of arguments. Therefore each number of
-arguments has its own class, made from source text that the compiler can read.
+Each number of arguments has its own class, because the graph compiler refuses a `bprop` with a
+variable number of arguments. The classes are made from source text that the compiler can read.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class ProgramCell(nn.Cell):
         gradient. The gradient of a bfloat16 input is rounded to bfloat16.
 
     Outputs:
-        Tuple of float32 Tensors `[B, width]`, followed by the values for the gradient if
-        `training`.
+        Tuple of float32 Tensors `[B, width]`. If `training` is True, values for the gradient follow
+        these Tensors.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ProgramCell(nn.Cell):
         return copied
 
     def outputs_of(self, given: Any) -> Any:
-        """Return the outputs, followed by the values for the gradient if the cell keeps them."""
+        """Return the outputs; in training, the values for the gradient follow the outputs."""
         given = self._taken(given)
         if self.keeps:
             return self._whole_forward(given)

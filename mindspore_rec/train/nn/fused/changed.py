@@ -27,7 +27,7 @@ def changed_inside(
     Args:
         layer: the fused layer.
         cells: the cells inside the layer, without the layer itself.
-        made_of: the cells in the layer when its operator was made.
+        made_of: the cells that were inside the layer when the layer's operator was made.
 
     Example:
         >>> from mindspore_rec.nn import MLP

@@ -87,8 +87,8 @@ def widened(x: Tensor) -> Tensor:
 def join(inputs: Any, widths: tuple[int, ...]) -> Any:
     """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`, of float32.
 
-    The number of rows does not change. If an input has a wrong width, the layer that reads the
-    result raises an error.
+    The result has the same number of rows as the inputs. If an input has a wrong width, the layer
+    that reads the result raises an error.
 
     Example:
         >>> join((ops.ones((2, 3, 2)), ops.ones((2, 4)), ops.ones((2,))), (6, 4, 1)).shape

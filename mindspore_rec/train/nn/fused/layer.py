@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of layers that run as one operator or, if this is impossible, as MindSpore's layers."""
+"""Base class of layers that run as one operator, or else as MindSpore's layers."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _Layer = TypeVar("_Layer", bound="FusedLayer")
 
 
 class FusedLayer(nn.Cell):
-    """Base of layers with a fused form: one operator forward and one operator backward.
+    """Base class of layers with a fused form: one operator forward and one operator backward.
 
     The fused form is used on the CPU, if oneDNN is found. On other devices, in `mindspore.export`,
     in float16 or bfloat16 (`to_float`), or without oneDNN, the cell calls MindSpore's layers with
-    the same parameters. The cell also calls MindSpore's layers if an inner cell has hooks, was
-    frozen by `set_train(False)`, or was replaced. A `RuntimeWarning` names the inner cell that has
+    the same parameters. The cell also calls MindSpore's layers if an inner cell has hooks, has been
+    replaced, or was frozen by `set_train(False)`. A `RuntimeWarning` names the inner cell that has
     hooks, was frozen or was replaced.
 
     A subclass sets `in_features`, the widths of its inputs. The subclass calls `_fuse` at the end
@@ -66,7 +66,8 @@ class FusedLayer(nn.Cell):
         self._made_of: list[nn.Cell] = []
 
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
-        """Set the type of products' factors, in this layer and in the layers inside it.
+        """Set the type to which this layer, and the layers inside it, round the factors of
+        products.
 
         Networks that contain the layers are compiled again at their next call. A function that was
         compiled under `jit` before this call keeps the old compute type.
@@ -117,14 +118,14 @@ class FusedLayer(nn.Cell):
 
         Args:
             program: the program.
-            x: columns of the inputs, joined in the order that `joined` returns.
+            x: columns of all inputs, side by side, in the order that the method `joined` returns.
             training: whether the program is for training.
             output: columns to write. Default: a new value.
         """
         raise NotImplementedError
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return inputs in the order of their columns in the fused form."""
+        """Return `inputs` in the order of their columns in the fused operator."""
         return inputs
 
     def learned(self) -> Any:
@@ -197,7 +198,7 @@ class FusedLayer(nn.Cell):
         return "round" if get_context("device_target") == "CPU" else "cast"
 
     def factor(self, x: Tensor) -> Tensor:
-        """Return a factor of a product in `compute_dtype`; its gradient is float32."""
+        """Return `x` as a factor in `compute_dtype`; the gradient of `x` is float32."""
         if self.rounding == "none":
             return x
         return self.rounds(x) if self.rounding == "round" else ops.cast(x, ms.bfloat16)
@@ -209,7 +210,7 @@ class FusedLayer(nn.Cell):
         return self.rounds_gradient(y) if self.rounding == "round" else ops.cast(y, ms.float32)
 
     def through(self, linear: nn.Dense, x: Tensor) -> Tensor:
-        """Return the output of a linear layer of MindSpore, with its product in `compute_dtype`."""
+        """Return the output of MindSpore's layer `linear`, with its product in `compute_dtype`."""
         if self.rounding == "none":
             return linear(x)
         weight = ops.transpose(self.factor(linear.weight), (1, 0))
@@ -246,7 +247,8 @@ def cells_of_operators(network: nn.Cell) -> set[int]:
 
 
 def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
-    """Map the `id` of each parameter to the device of the operator that reads the parameter.
+    """Return a dict from each parameter's `id` to the device of the operator that reads the
+    parameter.
 
     Parameters of MindSpore's own layers are not in the result.
 

@@ -34,7 +34,7 @@ class RepeatedRows(nn.Cell):
         self.backward = native_operator("MsrMemberRowsGradient", 2, refusal_of(3))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RepeatedRows:
-        """Return another cell that repeats rows."""
+        """Return a new `RepeatedRows`, which has its own operators."""
         memo[id(self)] = copied = RepeatedRows()
         return copied
 

@@ -18,7 +18,7 @@ class LinearPart(nn.Cell):
     """Linear layer that reads several joined inputs.
 
     Args:
-        layer: the layer; its own activation is always applied.
+        layer: the layer to compute, including the layer's own activation.
         widths: floats per row of each input.
         activation: activation of the result. The layer, or a cell after the layer, applies the
             activation. Default: 'none'.
@@ -60,11 +60,11 @@ class LinearPart(nn.Cell):
 
 
 class JoinedPart(nn.Cell):
-    """Layer that joins several values into one input.
+    """Wraps a layer whose inputs are concatenated from several values.
 
     Args:
         layer: the layer.
-        widths: floats per row of the values of each input.
+        widths: for each input of the layer, the floats per row of the concatenated values.
     """
 
     def __init__(self, layer: FusedLayer, widths: tuple[tuple[int, ...], ...]) -> None:
@@ -74,7 +74,7 @@ class JoinedPart(nn.Cell):
         self.out_features = layer.out_features
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the values in the order of their columns in the fused form."""
+        """Return `inputs` in the order of their columns in the fused operator."""
         values = iter(inputs)
         arguments = tuple(tuple(next(values) for _ in each) for each in self.widths)
         return tuple(value for argument in self.layer.joined(arguments) for value in argument)

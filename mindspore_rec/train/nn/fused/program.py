@@ -54,7 +54,7 @@ class Program:
 
     Parameters and further inputs are numbered in the order of their addition to the program. The
     arguments of the finished cell are all inputs, then all parameters, then all further inputs.
-    Inputs, parameters and further inputs are each ordered by number.
+    Each of these three groups is ordered by number.
 
     A program runs on the device that was set (`set_dense_device`) when the program was made.
 
@@ -86,12 +86,12 @@ class Program:
         self.moved: list[int] = []  # offsets of the new moving statistics in `packed`
 
     def input(self, columns: Columns) -> None:
-        """Read the next input, with `columns.width` floats per row, into columns of a value."""
+        """Add an input; the program copies its `columns.width` floats per row into `columns`."""
         self._native.add_input(columns)
         self._inputs += 1
 
     def inputs(self, *widths: int) -> Columns:
-        """Return the joined columns of input Tensors with `widths` floats per row."""
+        """Add an input for each width (floats per row), and return the inputs' joined columns."""
         joined = self.value(sum(widths))
         offset = 0
         for width in widths:
@@ -109,7 +109,7 @@ class Program:
         return Part(self._parameters - 1)
 
     def _extra(self) -> int:
-        """Add a further input, which has no gradient, and return the index of the input."""
+        """Add a further input, that is, an input without a gradient; return the input's index."""
         self._extras += 1
         return self._extras - 1
 
@@ -148,7 +148,7 @@ class Program:
         return (self._extra(), self._extra(), count) if count else _NO_MASKS
 
     def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:
-        """Add the steps after a layer (gelu, then dropout), and return the output."""
+        """Add the steps (GELU, then dropout) that follow a layer, and return the output."""
         if activation == "gelu":
             y = output if output is not None and not masks else self.value(x.width)
             self._native.add_gelu(x, y)
@@ -156,7 +156,7 @@ class Program:
         return self.dropout(x, masks, output) if masks else x
 
     def dropout(self, x: Columns, count: int, output: Columns | None = None) -> Columns:
-        """Add a dropout that uses masks, and return `output` or, if `output` is None, a new value.
+        """Add a dropout that uses masks; return `output`, or a new value if `output` is None.
 
         The dropout reads two further inputs: the masks, float32 `[count, x.width]`, and an index n,
         int32 `[1]`. Row i uses mask (n + 1 + i) % count.
@@ -191,7 +191,7 @@ class Program:
         keeps_first: bool,
         output: Columns | None = None,
     ) -> Columns:
-        """Add the dot products of all pairs of a row's vectors, and return their columns.
+        """Add the dot products of all pairs of a row's vectors; return the products' columns.
 
         Args:
             x: adjacent columns of the vectors.
@@ -215,7 +215,7 @@ class Program:
         Args:
             x: columns of the fields' vectors, side by side.
             fields: number of fields.
-            sums: whether the output is one number, the sum of the vector's elements, instead of the
+            sums: True to output one number, the sum of the vector's elements; False to output the
                 vector.
             output: columns to write. Default: a new value.
         """
@@ -227,7 +227,7 @@ class Program:
         """Add the weighted sums of the experts' units, one for each task, and return the output.
 
         Args:
-            units: adjacent columns of the experts' outputs.
+            units: columns of the experts' outputs, one expert after the other.
             gates: columns of the weights; each task has `experts` columns.
             experts: number of experts.
             tasks: number of tasks; the mixtures of the tasks are adjacent in the output.
@@ -260,7 +260,7 @@ class Program:
     def curves(
         self, x: Columns, knots: Part, bins: int, width: int, output: Columns | None = None
     ) -> Columns:
-        """Add a piecewise linear curve for each number, and return the columns of the result.
+        """Add a layer with a piecewise linear curve for each number; return the output's columns.
 
         Args:
             x: columns that contain the numbers.
@@ -283,7 +283,7 @@ class Program:
     ) -> Columns:
         """Add relu(weight @ waves + bias) for each number, and return the output.
 
-        The waves of a number are its sines and cosines at all frequencies.
+        Here, `waves` are the sines and cosines of a number at all frequencies.
 
         Args:
             x: columns that contain the numbers.
@@ -300,7 +300,7 @@ class Program:
     def cross_combine(
         self, first: Columns, mapped: Columns, x: Columns, output: Columns | None = None
     ) -> Columns:
-        """Add the elementwise layer first * mapped + x, and return the columns of its output."""
+        """Add an elementwise layer for `first * mapped + x`; return the output's columns."""
         y = self.value(x.width) if output is None else output
         self._native.add_cross_combine(first, mapped, x, y)
         return y
@@ -333,7 +333,7 @@ class Program:
         masks: int = 0,
         output: Columns | None = None,
     ) -> Columns:
-        """Add a batch normalization with its activation and dropout, and return its output.
+        """Add a batch normalization, its activation and its dropout; return the output's columns.
 
         The normalization reads two parameters, gamma and beta, and two further inputs, the moving
         mean and variance, all float32 `[x.width]`. In training, no other layer may read `x`. The
@@ -377,7 +377,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and masks that a layer applies, and True if no other step is needed."""
+    """Return the activation and masks that the layer itself applies, and whether these are all."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

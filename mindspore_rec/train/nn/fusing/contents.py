@@ -37,7 +37,7 @@ def is_of_library(module: str) -> bool:
 
 
 def is_object(value: Any) -> bool:
-    """Return whether a value is an object of a user's class that has attributes.
+    """Return whether a value has attributes and an ordinary class of the user's code.
 
     Example:
         >>> is_object(nn.ReLU()), is_object([1])
@@ -56,7 +56,7 @@ class Contents(NamedTuple):
     kind: str
 
     def are_changed(self) -> bool:
-        """Return whether the contents of the container have changed."""
+        """Return whether the container has changed since the start of the trace."""
         return _identities(self.container) != _identities(self.before)
 
     def restore(self) -> None:

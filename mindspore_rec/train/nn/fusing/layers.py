@@ -20,7 +20,7 @@ _FUNCTIONS = {
 
 
 def is_layer(cell: nn.Cell) -> bool:
-    """Return whether a cell can be a step of an operator by itself.
+    """Return whether the fused operator can compute the cell as one layer.
 
     Example:
         >>> is_layer(nn.Dense(2, 1)), is_layer(nn.ReLU())

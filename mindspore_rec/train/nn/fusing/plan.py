@@ -68,7 +68,8 @@ class Plan:
             these steps read.
         shapes: maps the index of each output whose rows are not vectors to the shape of a row.
         matrices: indexes of the inputs that must be matrices.
-        apart: all steps that follow `before`, in order; they run if the operator is not used.
+        apart: all steps after `before`, in order; these steps run in place of the operator if the
+            operator is not used.
         has_state: whether a step in `apart` may change a state or draw random numbers.
     """
 
@@ -84,7 +85,7 @@ class Plan:
 
 
 def plan(trace: Trace) -> Plan:
-    """Return the plan of a forward pass.
+    """Choose the steps that one operator computes, and return the plan.
 
     Raises:
         TraceError: none of the steps fits an operator, or the width of a value is unknown.
@@ -180,7 +181,7 @@ class _Planner:
             self.are_vectors.add(step.value)
 
     def _parts(self, argument: Any) -> list[int] | None:
-        """Return the values that are joined in an argument; None if the argument is not a value."""
+        """Return the indexes of the values in an argument, or None if the argument is no value."""
         numbers = _only(argument)
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 
@@ -194,7 +195,7 @@ class _Planner:
                 self.matrices.append(number)
 
     def _fits(self, parts: list[int], width: int) -> bool:
-        """Return whether the widths of joined values can have the sum `width`.
+        """Return whether the widths of joined values can add up to `width`.
 
         If exactly one width is unknown, the function records this width.
         """
@@ -338,7 +339,7 @@ class _Planner:
         return True
 
     def _takes_reshape(self, step: Step) -> bool:
-        """Add a reshape of rows to vectors if possible; in the operator, every row is a vector."""
+        """Return True and skip the step if it reshapes rows to vectors: all rows are vectors."""
         numbers = _only(step.args[0])
         if not numbers or _last_width(step) not in (0, self._width_of(numbers[0])):
             return False
@@ -355,7 +356,7 @@ class _Planner:
     # ---- what goes in and comes out
 
     def _add_borders(self, made: Plan, behind: list[Step]) -> None:
-        """Add the operator's inputs, its outputs and the steps after the operator to a plan."""
+        """Add the operator's inputs and outputs, and the steps after the operator, to a plan."""
         for node in made.nodes:
             for number in node.reads:
                 if self.stages[number] == _BEFORE:
@@ -390,7 +391,7 @@ class _Planner:
 
 
 def _state_of(step: Step) -> Any:
-    """Return a key for the state that a step changes or reads; None if the step has no state."""
+    """Return an identifier of the state that a step uses, or None if the step uses no state."""
     if step.kind == "cell":
         if not is_of_library(type(step.target).__module__):
             return "a cell of the user"

@@ -51,7 +51,7 @@ class Signature:
         inputs: number of arguments if `construct` has the parameter `*inputs`, otherwise None.
 
     Attributes:
-        names: source text of each argument inside the method.
+        names: text that stands for each argument in the method's body.
         required: number of arguments without a default.
         text: source text of the arguments in the method's definition.
 
@@ -89,10 +89,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition that is true if the first `count` arguments are Tensors.
-
-        The arguments after the first `count` must be None.
-        """
+        """Return a Python condition: the first `count` arguments are Tensors, the rest None."""
         if self.is_full:
             return self.is_full
         missing = [f"{name} is None" for name in self.names[count:]]
@@ -109,7 +106,7 @@ class Signature:
 
 
 def _are_tensors(names: Sequence[str]) -> str:
-    """Return a Python condition, true if all arguments are Tensors; '' without arguments."""
+    """Return a Python condition: all arguments are Tensors. Without arguments, return ''."""
     return " and ".join(f"isinstance({name}, mindspore.Tensor)" for name in names)
 
 
@@ -122,7 +119,7 @@ def forward_lines(
         cells: maps the `id` of each cell and primitive to its path, such as 'self.deep'.
         signature: arguments of the `construct`.
         made: the plan of the forward pass.
-        graph: path of the operator.
+        graph: path of the operator as Python text.
         results: index of the returned value, or a tuple of indexes.
 
     Raises:

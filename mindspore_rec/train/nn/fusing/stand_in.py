@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for Tensors, which record the operations of a `construct`."""
+"""Stand-ins for Tensors: objects that record each operation of a network's `construct`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TraceError(Exception):
 
 
 class NothingToFuseError(TraceError):
-    """Raised if an operator would have nothing to compute."""
+    """Raised if a network has no step that an operator could compute."""
 
 
 class Recorder(Protocol):

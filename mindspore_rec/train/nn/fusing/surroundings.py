@@ -76,11 +76,11 @@ class _Same:
 
 
 def constant_of(value: Any, depth: int = _DEPTH) -> Any:
-    """Return the numbers and texts in a value, for later comparisons.
+    """Return the numbers and strings inside a value; two results differ if the value has changed.
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
-    cells or Tensors. Functions and primitives are compared by identity. For the value None, the
-    result is `...`. For a value that cannot be compared, the result is None. Values nested deeper
+    cells or Tensors. Functions and primitives are compared by identity. The result for the value
+    None is `Ellipsis`; the result for a value that cannot be compared is None. Values nested deeper
     than 3 levels are not compared. For a container with more than 100 entries, only the length is
     compared.
 
@@ -132,8 +132,8 @@ class Surroundings:
     Attributes:
         names: each global name whose value is a number, a text, a container or an object.
         contents: contents of the containers and objects in `names` before the network reads them.
-        words: the names of globals, the names of attributes and the string constants in the
-            functions that the network calls.
+        words: all global names, attribute names and string constants that occur in the functions
+            called by the network.
         problem: reason why the trace is not valid for later steps, or ''.
     """
 
@@ -148,7 +148,7 @@ class Surroundings:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch the functions that this thread calls."""
+        """Note the functions that this thread calls in the `with` block."""
         before, collects = sys.getprofile(), gc.isenabled()
         gc.disable()  # hooks of the garbage collector are no part of the network
         sys.setprofile(self._note)
@@ -163,7 +163,7 @@ class Surroundings:
             self._replaced.clear()
 
     def replace(self, names: dict[str, Any], wanted: Iterator[str]) -> None:
-        """Replace functions of MindSpore in a namespace by functions that record their calls."""
+        """Replace MindSpore's functions under the `wanted` names by functions that record calls."""
         for name in wanted:
             value = names.get(name)
             noted = self._functions.get(id(value)) if callable(value) else None
@@ -215,7 +215,7 @@ def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
 
 
 def _is_of_user(value: Any) -> bool:
-    """Return whether a value is a module of the user."""
+    """Return whether a value is a module of the user's code."""
     if not isinstance(value, ModuleType) or is_of_library(value.__name__):
         return False
     module = value.__name__.partition(".")[0]
@@ -232,7 +232,7 @@ def _is_watched(value: Any) -> bool:
 
 
 def _may_differ(function: Any) -> bool:
-    """Return whether a C function may act differently when it is called again."""
+    """Return whether a C function may give a different result in a later call."""
     owner = getattr(function, "__self__", None)
     module = getattr(function, "__module__", None) or type(owner).__module__
     if module == "builtins":

@@ -88,7 +88,7 @@ class Trace:
         result: index of the returned value, or a tuple of indexes.
         entered: the cells whose `construct` is a part of the trace.
         names: global names that `construct` reads.
-        words: names and texts in the functions that `construct` calls.
+        words: names and strings that occur in the functions called by `construct`.
     """
 
     inputs: int
@@ -193,7 +193,7 @@ class _Tracer:
         )
 
     def stand_in(self, number: int) -> StandIn:
-        """Return the stand-in for a value."""
+        """Return a new stand-in for the value with index `number`."""
         made = StandIn(self, number)
         self._made.append(weakref.ref(made))
         return made
@@ -221,7 +221,7 @@ class _Tracer:
         return self.stand_in(step.value)
 
     def _copied(self, thing: Any) -> Any:
-        """Return a copy of arguments with new stand-ins, which a step stores."""
+        """Return a copy of a step's arguments in which each stand-in is a new object."""
         if _is_stand_in(thing):
             return StandIn(self, thing.number)
         if type(thing) is dict:
@@ -233,7 +233,7 @@ class _Tracer:
         return thing
 
     def call(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record a cell's call, as the cell's inner steps or as one step, and return the result."""
+        """Record a cell's call, as one step or as the cell's inner steps; return the result."""
         if id(cell) not in self._known:
             raise TraceError(f"it calls a {type(cell).__name__} that is no child of a cell")
         if is_layer(cell) and not all(map(_is_stand_in, (*args, *kwargs.values()))):
@@ -249,8 +249,8 @@ class _Tracer:
                 del problems()[errors:]
                 has_steps = False
             else:
-                # Keep the steps inside the cell if the cell contains layers or returns several
-                # results.
+                # If the cell contains layers or returns several results, keep the steps inside the
+                # cell; otherwise record the cell as one step.
                 has_steps = isinstance(returned, tuple) or _has_layers(cell)
             if has_steps:
                 return returned
@@ -316,7 +316,7 @@ def _has_layers(cell: nn.Cell) -> bool:
 
 
 def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
-    """Restore the attributes of a cell; return the name of a changed attribute, or ''."""
+    """Restore a cell's attributes; return the name of an attribute that had changed, or ''."""
     now = vars(cell)
     changed = ""
     for name in [*now]:
@@ -331,7 +331,7 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
 
 
 def classes_of(cells: Iterable[nn.Cell]) -> list[type]:
-    """Return the user's classes of cells, with their bases.
+    """Return the classes of cells and their base classes, if defined in the user's code.
 
     Example:
         >>> classes_of([nn.ReLU(), nn.SequentialCell()])
@@ -348,7 +348,7 @@ def classes_of(cells: Iterable[nn.Cell]) -> list[type]:
 
 
 def _give_back_to_class(kind: type, before: dict[str, Any]) -> str:
-    """Restore the attributes of a class; return the name of a changed attribute, or ''."""
+    """Restore a class's attributes; return the name of an attribute that had changed, or ''."""
     changed = ""
     for name, value in [*vars(kind).items()]:
         if name.startswith("__") or before.get(name, kind) is value:
@@ -409,7 +409,7 @@ def _functions() -> list[tuple[ModuleType, str, Callable[..., Any], str]]:
 
 @cache
 def _primitives() -> list[tuple[type, Callable[..., Any]]]:
-    """Return each callable primitive class of `mindspore.ops`, with its `__call__`."""
+    """Return (class, `__call__`) for each primitive of `mindspore.ops` that defines `__call__`."""
     return [
         (kind, vars(kind)["__call__"])
         for kind in {id(each): each for each in vars(ops).values()}.values()

@@ -49,7 +49,7 @@ class HistoryOperator(nn.Cell):
         super().__init__(auto_prefix=False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HistoryOperator:
-        """Return another cell with the same operators."""
+        """Return a new cell that shares this cell's operators."""
         memo[id(self)] = copied = copy.copy(self)
         return copied
 
@@ -57,9 +57,8 @@ class HistoryOperator(nn.Cell):
 class HistoryLayer(nn.Cell):
     """Base class of layers that run the operators; all operators read float32 only.
 
-    The graph compiler reads the source text of properties of a cell's own class, but calls
-    properties of a base class. Therefore properties that the compiler cannot read are defined in a
-    base class.
+    The graph compiler compiles properties of a cell's own class, but calls properties of a base
+    class in Python. This base class contains the properties that the compiler cannot compile.
     """
 
     @property
@@ -209,7 +208,7 @@ class AddPlaces(HistoryOperator):
         self.backward = native_operator("MsrAddPlacesGradient", 1, refusal_of(5))
 
     def construct(self, values: Tensor, offsets: Tensor, times: Tensor, table: Tensor) -> Tensor:
-        """Return the sums of values and rows."""
+        """Return each row of `values` plus the row of `table` for its position or time."""
         return self.forward(self.form, values, offsets, times, table)
 
     def bprop(
@@ -300,7 +299,7 @@ def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
     Args:
         values: the values of all lists.
         offsets: the offsets of the lists.
-        dim: legal width of a value.
+        dim: required width of `values`.
 
     Raises:
         ValueError: the shape of `values` is not `[N, dim]`, or the shape of `offsets` is not `[B +

@@ -52,7 +52,7 @@ class TargetOperator(HistoryOperator):
         of_batch: whether Dice normalizes by the moments of the batch.
         softmax: whether the weights are the softmax of the perceptron's outputs.
         rounds: whether the factors of products are rounded to bfloat16.
-        numbers: epsilon and momentum of Dice.
+        numbers: the pair (epsilon, momentum) of Dice.
 
     Inputs:
         - **candidate** (Tensor): float32 `[B, dim]`.
