@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def measure(args: argparse.Namespace, directory: Path) -> None:
-    """Measure, print and save the figures."""
+    """Run the measurement; print and save the figures."""
     rng = np.random.default_rng(args.seed)
     shape = (args.batch, args.fields)
     zipf = bench_common.Zipf(args.rows, args.zipf, rng)

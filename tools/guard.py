@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Record, compare and return the exit code."""
+    """Record runs or compare recordings, as the options say; return the exit code."""
     options = parser().parse_args()
     if options.list:
         print("\n".join(RUNS))

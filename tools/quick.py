@@ -58,8 +58,8 @@ ALWAYS = (
     "tests/docs/test_docs_maturity.py",
 )
 
-# Maps the beginning of a path in csrc to the folders with Python tests of the compiled code, the
-# nearest first. The longest beginning applies.
+# Maps each prefix of paths in csrc to the folders with Python tests of the compiled code, the
+# nearest folder first. The longest prefix of a path applies.
 PYTHON_TESTS: dict[str, tuple[str, ...]] = {
     "": ("parameter",),
     "bindings/dense": ("nn",),
@@ -446,7 +446,7 @@ def _cpp_texts() -> dict[Path, str]:
 
 
 def cpp_filter(changed: Sequence[Path]) -> str:
-    """Return gtest's filter for the tests of `near_cpp_tests`; '' if there are none."""
+    """Return the gtest filter for the tests in the files of `near_cpp_tests`; '' without files."""
     texts = ((ROOT / file).read_text(encoding="utf-8") for file in near_cpp_tests(changed))
     suites = {name for text in texts for name in _SUITE.findall(text)}
     return ":".join(f"{name}.*:*/{name}.*:{name}/*" for name in sorted(suites))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long load test of a server: HTTP and gRPC, new and closed connections, misbehaving clients.
+"""Long load test of a server, over HTTP and gRPC, with ordinary and misbehaving clients.
 
     python tools/serving_soak.py --seconds 3600 --json output/serving_soak.json
 

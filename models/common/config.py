@@ -49,8 +49,8 @@ def from_mapping(kind: type[T], values: Mapping[str, Any]) -> T:
     """Return a dataclass made from a mapping, including nested dataclasses.
 
     The type of a field may be bool, int, float, str, Literal, a tuple of one of these types, a
-    dataclass, or a union of dataclasses. Any field may also allow None. Each dataclass of a union
-    has a field `kind`, a Literal of one value, and the key `kind` selects the dataclass.
+    dataclass, or a union of dataclasses. Any field may also allow None. In a union, each dataclass
+    has a field `kind` whose type is a Literal with one value; the key `kind` selects the dataclass.
 
     Args:
         kind: the dataclass.

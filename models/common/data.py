@@ -44,8 +44,8 @@ class Synthetic:
         rows: training rows.
         test_rows: test rows, drawn from the same model. Default: 200,000.
         max_cardinality: number of different values in the largest fields. Default: 10,000.
-        pair_cardinality: largest number of different values of a field that takes part in the pair
-            interactions of the planted model. Default: 1,500, as in
+        pair_cardinality: fields with at most this number of different values take part in the
+            planted model's pair interactions. Default: 1,500, as in
             `datasets.synthetic.criteo_like`.
         seed: seed of the planted model and of the rows. Default: 1.
     """
@@ -133,7 +133,7 @@ class Data:
     """An open data set.
 
     Args:
-        name: name of the data and the test rows, for output.
+        name: name of the data and of the test rows, for printed results.
         fields: number of categorical fields.
         dense: number of numeric columns.
         train: function of batch size and epochs that returns the training batches of all epochs in

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PackedFeatures: describes packed arrays for networks without a schema."""
+"""PackedFeatures: describes the arrays `ids` and `numbers` to a network, without a schema."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class RowsConfig:
 
 @dataclass(frozen=True)
 class LengthConfig:
-    """The section `train` of a configuration.
+    """Settings in a configuration's section `train`.
 
     Args:
         batch_size: rows of a batch, at least 1. Default: 256.

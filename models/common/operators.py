@@ -68,7 +68,7 @@ class OperatorTimes(Callback):
 
     Attributes:
         measured: number of measured steps.
-        found: the operators, slowest first.
+        found: an `OperatorTime` for each measured operator, slowest first.
         missing: reason why nothing was measured; '' if operators were measured.
 
     Example:

@@ -63,7 +63,7 @@ def loss_scale(name: str) -> float:
 
 
 class _Float32(nn.Cell):
-    """Cell that converts its input to float32, after layers that compute in another type."""
+    """Cell that converts the output of layers that compute in another type to float32."""
 
     def construct(self, x: Tensor) -> Tensor:
         return x.astype(ms.float32)

@@ -157,7 +157,7 @@ def write_libraries(compiler: list[str], machine: str, folder: Path) -> None:
     archive = folder / "libold_glibc.a"
     archive.unlink(missing_ok=True)
     subprocess.check_call(["ar", "rcsD", str(archive), str(added)])
-    # Names without versions, by which the linker finds the libraries.
+    # The linker finds the libraries under names without versions, such as libc.so.
     libraries = [folder / name for name in ("libc.so.6", "libpthread.so.0", "libdl.so.2")]
     scripts = {
         # The archive comes first: the current libc.so.6 also defines some functions of the archive,

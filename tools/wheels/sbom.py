@@ -44,7 +44,7 @@ def _required(line: str) -> tuple[str, str, str]:
 def bill_of_materials(
     metadata: str, binaries: Mapping[str, bytes], compiled_in: Sequence[Part]
 ) -> str:
-    """Return the bill of a wheel.
+    """Return the bill of materials of a wheel, as JSON text.
 
     Args:
         metadata: the wheel's METADATA.

@@ -82,8 +82,8 @@ class FactorizationMachine(FusedLayer):
         self.sums = check_one_of("reduction", reduction, _REDUCTIONS) == "sum"
         self.in_features = tuple(part * self.dim for part in self.parts)
         self.out_features = 1 if self.sums else self.dim
-        # The sum over fields is a product with stacked unit matrices. On the CPU, a reduction of
-        # [B, F, D] over the middle axis would take several times as long.
+        # The sum over fields is computed as a product with stacked identity matrices. On the CPU, a
+        # reduction of [B, F, D] over the middle axis would take several times as long.
         self.stacked = Tensor(np.tile(np.eye(self.dim, dtype=np.float32), (self.fields, 1)))
         self._fuse()
 

@@ -56,10 +56,10 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
     also compute the network, with one warning, if a cell between the network and the layers has
     changed since the call of `fuse`. A cell has changed if its type, mode, hooks or children
-    differ. A cell has also changed if it reads an attribute or a global name whose number or
-    function differs. If a call passes an argument that is not a Tensor, MindSpore's layers also
-    compute the network, but without a warning. Omitted arguments do not prevent the use of the
-    operator.
+    differ. A cell has also changed if an attribute or global name that the cell reads refers to
+    another number or function. If a call passes an argument that is not a Tensor, MindSpore's
+    layers also compute the network, but without a warning. Omitted arguments do not prevent the use
+    of the operator.
 
     Args:
         cell: the network, not yet compiled.
@@ -269,7 +269,7 @@ def _attributes_of(cell: nn.Cell) -> dict[str, Any]:
 
 
 def _children_of(parent: nn.Cell) -> Iterator[_Child]:
-    """Yield the children of a cell, and the children of its lists of cells."""
+    """Yield the children of a cell, and the cells in its CellLists and CellDicts."""
     for name, cell in parent._cells.items():
         if cell is not None:
             yield _Child(parent, name, cell)

@@ -25,7 +25,7 @@ _told: set[int] = set()  # numbers of operators about which a warning was given
 
 
 class FusedGraph(FusedLayer):
-    """Layers that read inputs and each other's outputs; run as one operator forward, one backward.
+    """Runs layers that read each other's outputs as one operator forward and one backward.
 
     Separate operators exchange rows through memory. An input of several layers is copied for each
     layer, and outputs of several layers are joined before the next layer reads them. In one
@@ -55,7 +55,8 @@ class FusedGraph(FusedLayer):
     Raises:
         TypeError: a layer is not of a legal type.
         ValueError: `inputs` or `steps` is empty, a name is unknown or used twice, a layer was made
-            for different widths, or two layers join the same value with different neighbours.
+            for different widths, or two layers concatenate the same value with different
+            neighbours.
 
     Example:
         >>> import numpy as np
@@ -241,7 +242,7 @@ class FusedGraph(FusedLayer):
 
 @ops.constexpr
 def _refuses(owner: str, number: int) -> bool:
-    """Return False, and warn at the first call. The graph compiler also calls this function.
+    """Return False; warn once per operator. The graph compiler also calls this function.
 
     Args:
         owner: name of the network's class.
@@ -270,7 +271,7 @@ def _place(names: list[str], name: str, reader: str) -> int:
 
 
 def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
-    """Return a layer as a cell that has the methods of `FusedLayer`."""
+    """Return the layer, wrapped if necessary in a cell with the methods of `FusedLayer`."""
     if isinstance(layer, (LinearPart, JoinedPart)):
         return layer
     if type(layer) is nn.Dense and not layer.activation_flag and layer.weight.dtype == ms.float32:

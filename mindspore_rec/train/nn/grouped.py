@@ -102,7 +102,8 @@ class GroupedEmbedding(nn.Cell):
         order = [t for group in self.groups for t in group]
         self.places = tuple(order.index(t) for t in range(len(columns)))
         self.join = join_columns(len(columns))
-        # For mixed precision O1, MindSpore parses the called functions, and cannot parse `ops.cat`.
+        # Not `ops.cat`: in mixed precision O1, MindSpore parses called functions, and cannot parse
+        # `ops.cat`.
         self.concat = ops.Concat(-1)
 
     def construct(self, ids: Tensor) -> Tensor:
@@ -161,7 +162,7 @@ def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
 
 
 def _coefficients(numbers: Any, columns: list[Any]) -> list[int]:
-    """Return each column's coefficient; only columns of hash tables may have more than one."""
+    """Return each column's coefficient, which must be 1 unless the table is a hash table."""
     count = len(columns)
     each = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers] * count
     if len(each) != count:

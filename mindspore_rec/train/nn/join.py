@@ -64,7 +64,7 @@ class JoinColumns(HistoryOperator):
         self.backward = native_operator("MsrJoinColumnsGradient", count, refusal_of(count + 2))
 
     def gradients_of(self, matrices: Any, dout: Tensor) -> Any:
-        """Return the gradients of the matrices; the operator computes in float32."""
+        """Return the gradients of the matrices; the gradient operator computes in float32."""
         if dout.dtype == ms.float32:
             return self.backward(self.count, *matrices, dout)
         wide: Any = ()

@@ -73,7 +73,8 @@ class MLP(FusedLayer):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        TypeError, ValueError, RuntimeError: the number or the widths of the inputs are wrong.
+        TypeError, ValueError, RuntimeError: a call passes a wrong number of inputs, or inputs of
+            wrong widths.
 
     Example:
         >>> import numpy as np

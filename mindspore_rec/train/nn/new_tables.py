@@ -46,7 +46,8 @@ def table_of(maker: str, config: Any, table: Any) -> TableParameter:
 
 
 def new_table(maker: str, config: TableConfig) -> TableParameter:
-    """Make the table of an embedding cell: static if the config has `vocab_size`, otherwise hash.
+    """Return a new table for an embedding cell: a static table if the config has `vocab_size`,
+    otherwise a hash table.
 
     Args:
         maker: name of the cell's class, for messages.

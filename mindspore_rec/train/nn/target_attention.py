@@ -81,9 +81,9 @@ class TargetAttention(_Parts):
     The histories of a batch are concatenated without padding. The computing time is proportional to
     the number of values. One operator computes the whole attention, in blocks of values that stay
     in the processor's cache. The operator never stores the concatenated input of the MLP. The first
-    layer is linear in the candidate, the value and their product. Therefore the operator multiplies
-    each candidate by the layer's weights once, instead of once per value. In training, Dice
-    normalizes by the moments of all values of the batch. The batch contains no padding.
+    layer is linear in the candidate, the value and their product, so the operator multiplies each
+    candidate by the layer's weights once, instead of once per value. In training, Dice normalizes
+    by the moments of all values of the batch. The batch contains no padding.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
@@ -163,7 +163,7 @@ class TargetAttention(_Parts):
         self._set_operators("float32")
 
     def set_compute_dtype(self, compute_dtype: str) -> nn.Cell:
-        """Set the type of products' factors; sums, weights and gradients stay float32.
+        """Set the type of the factors in products; sums, weights and gradients stay float32.
 
         Args:
             compute_dtype: type of the factors, 'float32' or 'bfloat16'. If 'bfloat16', the factors
@@ -234,7 +234,7 @@ class TargetAttention(_Parts):
 
 
 class _Linear(nn.Cell):
-    """Cell with the parameters of a linear layer, under the names that checkpoints use.
+    """Cell that contains a linear layer's parameters under the names that checkpoints use.
 
     Args:
         width: width of the input.

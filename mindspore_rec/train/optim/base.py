@@ -87,7 +87,7 @@ class SparseOptimizer(nn.Optimizer):
 
     grad_centralization_flags: tuple[bool, ...]  # made by nn.Optimizer if there are groups
 
-    # True if the native rule does the same update of dense parameters as `dense_step`.
+    # True if the native rule updates dense parameters by the same formula as `dense_step`.
     native_dense = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -213,7 +213,7 @@ class SparseOptimizer(nn.Optimizer):
         """
         raise NotImplementedError
 
-    # True if the rule applies the weight decay itself.
+    # True if the rule applies the weight decay itself; False if the decay is added to the gradient.
     decouples = False
 
     # ---- the step
@@ -226,8 +226,8 @@ class SparseOptimizer(nn.Optimizer):
         """Update all parameters.
 
         Args:
-            gradients: one gradient per parameter, in the order of `parameters`. The gradient of a
-                table is the token that the backward pass of the table's lookups returns.
+            gradients: one gradient per parameter, in the order of `parameters`. For a table, the
+                gradient is a token, which the backward pass of the table's lookups returns.
 
         Returns:
             A tuple on which later operators can depend.
@@ -252,7 +252,7 @@ class SparseOptimizer(nn.Optimizer):
         Args:
             gradients: as in `construct`.
             scale: factor of the gradients, float32, 0-d.
-            unscaled: whether `scale` is known to be 1, so that dense gradients need no scaling.
+            unscaled: True if `scale` is 1, so that dense gradients need no scaling.
 
         Raises:
             ValueError: the numbers of gradients and parameters differ.

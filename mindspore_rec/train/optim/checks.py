@@ -34,7 +34,7 @@ def check_hyperparameter(
     low_open: bool = False,
     high_open: bool = False,
 ) -> float:
-    """Check and return an optimizer's constant as a float, as `check_number` does.
+    """Return an optimizer's constant as a float, after the checks of `check_number`.
 
     Raises:
         TypeError: `value` is not a number. The message names the type and not the value, which may

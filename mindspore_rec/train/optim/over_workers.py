@@ -26,10 +26,10 @@ COMPARE_EVERY = 100
 class WorkerExchange(nn.Cell):
     """Cell that combines the gradients of this worker's batch with the other workers' gradients.
 
-    One exchange sends the gradients of all tables to the workers that own the rows. Dense gradients
-    are averaged, with bit-identical results on all workers. Each worker's gradients are weighted by
-    the worker's share of the samples (`WorkerGroup.begin_step`), so that the result is the gradient
-    of the mean over all samples.
+    In each step, one exchange sends the gradients of all tables to the workers that own the rows.
+    Dense gradients are averaged, with bit-identical results on all workers. Each worker's gradients
+    are weighted by the worker's share of the samples (`WorkerGroup.begin_step`), so that the result
+    is the gradient of the mean over all samples.
 
     Every 100 steps, beginning with the first, the dense parameters of all workers are compared.
 

@@ -125,8 +125,8 @@ class StaticParameter(TableParameter):
         """Set the initial values of a new table.
 
         If MindSpore loads weights directly after this call, lookups raise an error until the
-        table's rows are loaded too. After a call of `set_data`, the rows count as a part of the
-        weights that MindSpore loads next.
+        table's rows are loaded too. If MindSpore loads weights after a call of `set_data`, lookups
+        raise no error.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

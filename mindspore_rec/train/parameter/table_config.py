@@ -215,7 +215,7 @@ class TableConfig:
         check_one_of(where + "rounding", self.rounding, ROUNDINGS)
 
     def _check_placement(self, where: str) -> None:
-        """Check the placement of rows, and the dtype of gradients between workers."""
+        """Check `placement`, `owner` and `gradient_dtype`."""
         check_one_of(where + "placement", self.placement, PLACEMENTS)
         if self.owner is not None:
             if self.placement != "owner":
@@ -241,7 +241,8 @@ class TableConfig:
     def native_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `_native.Table` for a table with this description.
 
-        The cache is not included: `mindspore_rec.common.tiers.attach` adds the tiers to a table.
+        The arguments do not contain the cache: `mindspore_rec.common.tiers.attach` adds the tiers
+            to a table.
 
         Raises:
             ValueError: the config has no name.
@@ -306,7 +307,7 @@ class TableConfig:
 
 
 def check_key_dtype(where: str, key_dtype: Any) -> None:
-    """Raise TypeError if a dtype is not a legal dtype of keys.
+    """Raise TypeError if `key_dtype` is not a legal dtype of keys.
 
     Args:
         where: text that precedes the argument's name in the message.

@@ -55,7 +55,7 @@ class TableTraining(NativeAccess):
         """Drop the gradients that were computed since the last step.
 
         Call this method if a program computes gradients but does not pass them to the optimizer,
-        for example if a loss is not finite. The backward pass adds the gradients to the table. If
+        for example if a loss is not finite. The backward pass stores the gradients in the table. If
         this method is not called, the next step raises an error.
         """
         self._synchronised().discard_gradients()

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of the arguments of MindSpore, MindRec and Rec SDK to a TableConfig.
 
-A class or function that makes tables accepts `config`, and also the arguments of its counterpart in
-MindSpore, MindRec or Rec SDK. A table is described either by `config` or by the remaining
-arguments.
+Each class or function that makes a table accepts either a `config` or the arguments of the
+corresponding class or function in MindSpore, MindRec or Rec SDK.
 """
 
 from __future__ import annotations
@@ -162,7 +161,7 @@ def check_hash_config(maker: str, config: TableConfig) -> None:
 
 
 def check_static_config(maker: str, config: TableConfig) -> int:
-    """Return the vocabulary size of a config, which must describe a static table.
+    """Return the `vocab_size` of a config; raise ValueError if the config has no `vocab_size`.
 
     Args:
         maker: name of the class or function that accepts the config, for the message.

@@ -70,7 +70,7 @@ class Word(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Loss of a step over all workers.
+    """Loss of one step, computed over all workers.
 
     Args:
         value: mean of the workers' losses, weighted by their row counts, or the sum of the losses.

@@ -89,7 +89,8 @@ class Feed(Protocol):
         """Called several times per second while the reader waits for the source's next batch.
 
         Raises:
-            KeyboardInterrupt, ReadGivenUpError: the reader wants no further batch.
+            KeyboardInterrupt, ReadGivenUpError: the process received a stop signal, or a worker
+                asks to stop.
             ReadLaterError: the reader has a batch for the next step, but the source has no batch
                 yet.
         """

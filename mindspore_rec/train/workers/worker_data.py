@@ -27,7 +27,7 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
     `mindspore_rec.stream.split_by_worker`. All workers must call this function together.
 
     Args:
-        source: the data that the program passed on each worker.
+        source: the data that this worker's program has passed.
         group: the workers.
         argument: name of the data in messages.
 

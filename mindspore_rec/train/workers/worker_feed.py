@@ -67,7 +67,8 @@ class WorkerFeed:
     Attributes:
         stopped: True if a worker has asked to stop; from then on, none of the workers does a step.
         ids_known: whether, in the last round, all workers knew which columns are ids.
-        condition: True if the data ended because a condition of `StopWhen` was met on a worker.
+        condition: True if the data ended because, on some worker, a condition of `StopWhen` was
+            met.
     """
 
     def __init__(self, agreement: Agreement, source: BatchSource, argument: str) -> None:

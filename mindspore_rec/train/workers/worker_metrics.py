@@ -30,7 +30,7 @@ class WorkerMetrics:
     Args:
         group: the workers.
         metrics: maps names to metrics, which the caller has already cleared.
-        summed: whether a loss is a sum over rows instead of a mean.
+        summed: True if a loss is a sum over rows, False if a loss is a mean.
     """
 
     def __init__(self, group: Group, metrics: Mapping[str, Any], summed: bool) -> None:
@@ -98,7 +98,7 @@ def whole_outputs(
 
     Args:
         parts: for each worker that has rows, the number of rows and the outputs.
-        summed: whether outputs that are single numbers are sums over rows instead of means.
+        summed: True if outputs that are single numbers are sums over rows, False if they are means.
 
     Example:
         >>> parts = [(1, [np.array(2.0), np.array([7])]), (3, [np.array(6.0), np.array([8, 9, 9])])]

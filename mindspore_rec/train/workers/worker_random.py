@@ -22,9 +22,9 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
     """Seed MindSpore's random operators by worker; warn if masks differ from a single worker's.
 
     With the same `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units in the
-    rows of every worker. Layers of this package that run as one operator need no change, because a
-    row's mask depends only on the row's index in the whole batch of all workers. Random functions
-    in a `construct`, such as `ops.dropout`, are not detected.
+    rows of every worker. Layers of this package that run as one operator need no seed per worker,
+    because a row's mask depends only on the row's index in the whole batch of all workers. Random
+    functions in a `construct`, such as `ops.dropout`, are not detected.
 
     Args:
         group: the workers.

@@ -80,7 +80,7 @@ class ProgramCell(nn.Cell):
     Args:
         program: the finished program.
         number: index of the program.
-        arguments: the numbers of inputs, parameters and further inputs.
+        arguments: number of inputs, number of parameters, and number of further inputs.
         outputs: widths of the outputs.
         training: whether to keep the values that the gradient needs; otherwise the gradient
             recomputes these values.
@@ -124,7 +124,8 @@ class ProgramCell(nn.Cell):
         argument_count = 2 + inputs + parameters + extras + 2 + self.count
         refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
-        # Bit i of an operator's index is set if the operator reads a bfloat16 Tensor as input i.
+        # Bit i of an operator's index in the tuple is set if input i of the operator is a bfloat16
+        # Tensor.
         self.backwards = tuple(
             native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
             for choice in range(choices)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds changed cells inside a fused layer, which the layer's operator cannot replace."""
+"""Finds cells in a fused layer whose changes prevent the use of the layer's operator."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def widened(x: Tensor) -> Tensor:
 
 
 def join(inputs: Any, widths: tuple[int, ...]) -> Any:
-    """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`, of float32.
+    """Return the inputs `[B, ...]` as one float32 Tensor `[B, sum(widths)]`.
 
     The result has the same number of rows as the inputs. If an input has a wrong width, the layer
     that reads the result raises an error.

@@ -39,7 +39,7 @@ class LinearPart(nn.Cell):
         return self.activate(y) if self.activates else y
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return inputs in the order of their columns in the fused form."""
+        """Return `inputs` in the order of their columns in the fused operator."""
         return inputs
 
     def learned(self) -> Any:

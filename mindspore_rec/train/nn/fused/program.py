@@ -210,7 +210,8 @@ class Program:
     def factorized_pairs(
         self, x: Columns, fields: int, sums: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the summed products of all pairs of fields, and return the sum's columns.
+        """Add the sum over the elementwise products of all pairs of fields; return the sum's
+        columns.
 
         Args:
             x: columns of the fields' vectors, side by side.
@@ -308,7 +309,7 @@ class Program:
     def cross_vectors(
         self, x: Columns, layers: int, weight: Part, bias: Part, output: Columns | None = None
     ) -> Columns:
-        """Add a cross network with one weight vector per layer, and return its output.
+        """Add a cross network with one weight vector per layer; return the output's columns.
 
         Args:
             x: columns of the input.
@@ -345,7 +346,7 @@ class Program:
             activation: 'none' or one of `ACTIVATIONS`.
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.
-            training: True to normalize by the batch, False to normalize by the moving statistics.
+            training: True to normalize by the batch's moments, False to use the moving statistics.
             masks: number of dropout masks. Default: 0, which means no dropout.
             output: columns to write. Default: a new value.
         """

@@ -60,7 +60,7 @@ class Contents(NamedTuple):
         return _identities(self.container) != _identities(self.before)
 
     def restore(self) -> None:
-        """Restore the contents of the container."""
+        """Restore the contents that the container had before the trace."""
         if not self.are_changed():
             return
         if isinstance(self.container, np.ndarray):
@@ -75,7 +75,7 @@ class Contents(NamedTuple):
 
 
 def contents_of(value: Any, depth: int = _DEPTH) -> Iterator[Contents]:
-    """Yield the contents of a value, and of the values inside it, up to a depth of 4.
+    """Yield the `Contents` of a value and of all values inside the value, up to a depth of 4.
 
     Arrays of more than 64 KiB and values inside a container of more than 100 entries are skipped.
 

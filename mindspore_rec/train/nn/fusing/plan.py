@@ -93,8 +93,8 @@ def plan(trace: Trace) -> Plan:
     try:
         return _Planner(trace, {step.value for step in trace.steps}).plan()
     except NothingToFuseError:
-        # Layers whose values no step reads are left out, so that more layers may fit into the
-        # operator.
+        # Plan again without the layers whose values no step reads. Without these layers, more
+        # layers may fit into the operator.
         return _Planner(trace, _read_values(trace)).plan()
 
 
@@ -412,7 +412,7 @@ def _may_keep_state(step: Step) -> bool:
 
 
 def _only(argument: Any) -> tuple[int, ...]:
-    """Return the index of a value as a tuple; an empty tuple if the argument is not a value."""
+    """Return `(index,)` if the argument is a value of the trace, otherwise `()`."""
     return (argument.number,) if type(argument) is StandIn else ()
 
 

@@ -196,7 +196,7 @@ def _text(step: Step, texts: Mapping[int, str], cells: Mapping[int, str]) -> str
 
 
 def _value(value: Any, texts: Mapping[int, str]) -> str:
-    """Return a value as Python text."""
+    """Return the Python source text of a value."""
     if type(value) is StandIn:
         return texts[value.number]
     if value is None or value is ... or type(value) in (bool, int, str):

@@ -123,11 +123,10 @@ def constants_of_class(kind: type) -> dict[str, Any]:
 
 
 class Surroundings:
-    """Global names that traced functions read, and calls that end the trace.
+    """Records the global names that traced functions read, and calls that make the trace invalid.
 
     Args:
-        functions: a replacement for each function of MindSpore, by the function's `id`. The
-            replacement records calls.
+        functions: maps the `id` of each function of MindSpore to a replacement that records calls.
 
     Attributes:
         names: each global name whose value is a number, a text, a container or an object.

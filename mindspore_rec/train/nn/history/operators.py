@@ -118,7 +118,7 @@ class GatedAttention(HistoryOperator):
     Args:
         heads: number of heads.
         weight_scale: factor by which SiLU(score) is multiplied.
-        by_time: whether a bias that depends on time differences is added to scores.
+        by_time: whether to add a bias that depends on time differences to the scores.
 
     Inputs:
         - **projected** (Tensor): float32 `[N, 4 * width]`: queries, keys, values, gates.
@@ -294,7 +294,7 @@ class RowNorm(nn.Cell):
 
 
 def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
-    """Check the inputs of a cell over histories; the graph compiler calls this once per graph.
+    """Check the inputs of a cell over histories; a graph runs this check once, when compiled.
 
     Args:
         values: the values of all lists.
