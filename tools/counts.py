@@ -52,7 +52,7 @@ class Public(NamedTuple):
 
 
 def files(*patterns: str, folders: tuple[str, ...] = READ) -> list[Path]:
-    """Return the files of folders whose names match one of the patterns."""
+    """Return the files in `folders` whose names match one of the patterns."""
     return [
         file
         for folder in folders
@@ -184,7 +184,7 @@ def called(module: str, name: str) -> Iterator[Public]:
 
 
 def one_worker_branches() -> list[str]:
-    """Branches that test if there is one worker or several."""
+    """Return places where the code tests whether there is one worker or several."""
     return matches(ONE_WORKER, *files("*.py", folders=(PACKAGE.name,)))
 
 
@@ -220,7 +220,7 @@ def twins() -> list[str]:
 
 
 def vague_variables() -> list[str]:
-    """Variables and arguments whose names state the origin of the value, not its meaning."""
+    """Return variables and arguments whose names state a value's origin instead of its meaning."""
     places = []
     for file in files("*.py"):
         for node in ast.walk(tree(file)):
@@ -243,7 +243,7 @@ def pronouns() -> list[str]:
 
 
 def readme_lines() -> list[str]:
-    """Lines of the file README.md."""
+    """Return the place of each line of README.md."""
     readme = ROOT / "README.md"
     return [place(readme, line) for line in range(1, readme.read_text().count("\n") + 1)]
 

@@ -47,7 +47,7 @@ def run(tree: Path, script: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def figure(results: dict[str, Any], name: str) -> float:
-    """Return the figure named `name`."""
+    """Return the number with the dotted name `name` in nested results."""
     value: Any = results
     for part in name.split("."):
         if not isinstance(value, dict) or part not in value:

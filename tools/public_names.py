@@ -8,8 +8,8 @@ Public names are the names in `__all__` of `mindspore_rec` and of its public mod
 (docs/architecture.md), and the commands `python -m mindspore_rec.<name>` on the pages. For each
 name, the record contains the kind, the signature, the signatures of a class's own methods, and the
 module that defines the name; this module may change. For a command, the record contains all
-options. A comparison exits with 1 if a name or option was lost or changed. Additions, moves and new
-warnings are shown, but do not change the exit code.
+options. A comparison exits with 1 if a name or option was lost or changed. A comparison also prints
+added names, moved names and new warnings, which do not change the exit code.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def kind_of(value: Any) -> str:
 
 
 def signature(value: Any) -> str:
-    """Return the text of a signature, without addresses and the package's module names."""
+    """Return a signature as text, without memory addresses and names of the package's modules."""
     try:
         text = str(inspect.signature(value))
     except (TypeError, ValueError):  # of the native core: its first line says it
@@ -208,7 +208,7 @@ def differences(before: Record, now: Record) -> tuple[list[str], bool]:
 
 
 def changes(before: Any, now: Any) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the text of each change of a name or an option."""
+    """Yield (kind, text) for each change of a name or an option."""
     if not isinstance(before, Mapping) or not isinstance(now, Mapping):
         if before != now:
             yield "changed", f"was {before!r}, is {now!r}"
@@ -232,7 +232,7 @@ def changes(before: Any, now: Any) -> Iterator[tuple[str, str]]:
 
 
 def recording() -> Record:
-    """Return the record of this tree."""
+    """Return the record of this tree's public names and commands."""
     names = public_names([PACKAGE, *(f"{PACKAGE}.{face}" for face in FACES)])
     commands: Record = {}
     for module in filter(importlib.util.find_spec, (f"{PACKAGE}.{name}" for name in COMMANDS)):

@@ -40,8 +40,8 @@ PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tool
 # takes half a minute.
 AT_A_TIME = 6
 
-# Seconds after which `cpp` starts no further compilation. Compilation of a file takes two to six
-# seconds.
+# After this number of seconds, `cpp` starts no further compilation. Compilation of a file takes two
+# to six seconds.
 CPP_SECONDS = 12
 # Seconds that Python tests get even if C++ tests have used up the time.
 LEAST_SECONDS = 15
@@ -164,7 +164,7 @@ def names_imported(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Imports:
-    """The imports between files; a package's public name counts as the file that defines the name.
+    """Imports between files; a package's public name stands for the file that defines the name.
 
     Args:
         files: Python files, relative to the root.
@@ -245,7 +245,8 @@ def nearest_tests(changed: Sequence[Path]) -> list[Path]:
 def users_of_bindings(changed: Iterable[Path]) -> list[Path]:
     """Return the Python files of tests that use a native class bound in a changed file.
 
-    If a changed file in `bindings` binds no class, it counts as a part of the class `Table`.
+    If a changed file in `bindings` binds no class, the function assumes that the file binds
+    `Table`.
     """
     names: set[str] = set()
     for file in changed:
@@ -305,7 +306,7 @@ class _Deadline:
 
 
 def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) -> int:
-    """Run test files in this process until the time limit; print the number of files that were run.
+    """Run test files in this process until the time limit; print how many files ran.
 
     Args:
         files: the test files.

@@ -134,7 +134,7 @@ class Client(threading.Thread):
 
 
 def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
-    """Run the clients, and send their latencies and failures through the pipe on request."""
+    """Run the clients; answer each message in `pipe` with the clients' latencies and failures."""
     sys.setswitchinterval(0.0005)
     clients = [
         Client(kind, place, Request(keys, seed), len(KINDS) / rate * 2) for kind in KINDS * 2
@@ -214,7 +214,7 @@ def looked_at(pid: int) -> dict[str, float]:
 
 
 def thread_names(pid: int) -> dict[str, int]:
-    """Count a process's threads by name, ignoring a number at the end of a name."""
+    """Return how many threads of a process have each name, without digits at the name's end."""
     names: Counter[str] = Counter()
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:

@@ -75,7 +75,7 @@ def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> di
 
 
 def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
-    """Evaluate histogram gradient boosting; in large fields, mean labels replace the ids.
+    """Evaluate histogram gradient boosting; fields with many ids are encoded by mean labels.
 
     The model reads fields with fewer than 255 ids as native categories. In fields with at least 255
     ids, two numbers replace each id: the id's mean label (cross-fitted and smoothed by

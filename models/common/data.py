@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `data` of a configuration, and the data sets that it describes."""
+"""The section `data` of a configuration, and the data sets that the section describes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ class CensusIncome:
         tasks: labels to learn: 'income', 'never_married' or both. Default: income alone.
         exact: columns of money amounts in which each exact amount is also a category. Default: all
             four columns.
-        min_count: number of rows in which an exact amount must occur to be a category. Default: 5.
+        min_count: an exact amount is a category if the amount occurs in at least this number of
+            rows. Default: 5.
         validation: share of the training rows to hold out for tuning. The evaluation uses the
             held-out rows instead of the test rows. If `validation` is 0, no rows are
             held out. Default: 0.0.
@@ -146,7 +147,7 @@ class Data:
             array [rows of test].
         users: user of each test row, [rows of test], for metrics by user; None if rows have no
             users.
-        vocabulary: number of ids, if ids are numbered from 0; None if ids are keys.
+        vocabulary: number of different ids if the ids are numbers from 0; None if the ids are keys.
     """
 
     name: str

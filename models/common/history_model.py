@@ -106,7 +106,7 @@ class LengthConfig:
 
 @dataclass(frozen=True)
 class HistoryRun:
-    """Configuration of a run; `history_model` derives a class that adds the network, `model`.
+    """Configuration of a run; `history_model` adds the field `model` in a derived class.
 
     Args:
         data: rows to train on.

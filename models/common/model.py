@@ -210,7 +210,7 @@ def read_config(model: ZooModel, path: str | Path) -> Any:
 
 
 def open_run(config: Any, directory: Path | None) -> Data:
-    """Return the data of a run; ids are numbered if the configuration requires numbers.
+    """Return the data of a run, with numbered ids if the configuration requires numbers.
 
     Args:
         config: configuration of the run.

@@ -52,7 +52,7 @@ def lazy_adam(
     steps: int,
     loss_scale: float = 1.0,
 ) -> LazyAdam:
-    """Return LazyAdam for embeddings and other parameters; each group has its own penalty.
+    """Return a LazyAdam with one L2 penalty for embeddings and another for other parameters.
 
     Args:
         config: rates and penalties.

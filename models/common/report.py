@@ -94,8 +94,8 @@ class Recorder(Callback):
     def _rates(self, name: str, stats: dict[str, Any]) -> dict[str, float]:
         """Return each tier's share of the keys that were looked up since the last point.
 
-        A row that is read ahead is counted in the lower tier, and its later lookup is counted in
-        host memory. If many rows are read ahead, the rate of a lower tier may exceed 1.
+        A row that is read ahead counts for the lower tier, and the later lookup of the row counts
+        for host memory. If many rows are read ahead, the share of a lower tier may exceed 1.
         """
         keys = {tier: stats[key] for tier, key in TIERS.items() if key in stats}
         now = {"": stats["looked_up_keys"], **keys}

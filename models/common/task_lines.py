@@ -11,7 +11,7 @@ __all__ = ["mean_lines", "report", "result_line", "result_lines"]
 
 
 def result_lines(data: Data, what: str, metrics: Mapping[str, float]) -> str:
-    """Return the lines of one evaluation.
+    """Return the lines that show the metrics of one evaluation.
 
     Args:
         data: the data that the model was evaluated on.

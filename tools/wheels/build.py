@@ -71,7 +71,7 @@ def say(text: str) -> None:
 
 
 def run(*command: str | Path, **variables: str) -> str:
-    """Run a command in the root folder, and return what it printed; stop if it fails."""
+    """Run a command in the root folder, and return its output; stop if the command fails."""
     done = subprocess.run(
         list(map(str, command)),
         env={**os.environ, **variables},
@@ -85,7 +85,7 @@ def run(*command: str | Path, **variables: str) -> str:
 
 
 def usable(python: str) -> bool:
-    """True if a Python starts, makes virtual environments and has headers."""
+    """Return whether a Python interpreter starts, has headers and can make virtual environments."""
     check = (
         "import ensurepip, os, sysconfig, venv\n"
         "assert os.path.exists(sysconfig.get_path('include') + '/Python.h')"
@@ -267,7 +267,7 @@ def compiled_in(python: Path, tools: Tools) -> list[Part]:
 
 
 def finish(raw: Path, python: Path, machine: str, work: Path, output: Path) -> list[Path]:
-    """Strip, check and tag a wheel; return the paths of this wheel and of the wheel for serving."""
+    """Strip, check and tag a wheel, and make the wheel for serving; return the paths of both."""
     tools = Tools(machine)
     tag = raw.name.split("-")[2]
     debug = output / "debug" / f"{tag}-{machine}"

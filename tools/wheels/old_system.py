@@ -37,8 +37,8 @@ class Symbol:
     """A symbol in a library's dynamic symbol table.
 
     Attributes:
-        name: the name that the linker uses.
-        version: the version, such as "GLIBC_2.2.5"; "" for a symbol without a version.
+        name: the symbol's name.
+        version: the symbol's version, such as "GLIBC_2.2.5"; "" for a symbol without a version.
         defined: False for a symbol that another library must define.
         is_object: True for data, False for a function.
         size: in bytes.
@@ -78,7 +78,7 @@ def symbols_of(path: Path, readelf: str = "readelf") -> list[Symbol]:
 
 
 def _numbers(version: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return a version's name and numbers; None if the version has no numbers (GLIBC_PRIVATE)."""
+    """Split a version into name and numbers; None if there are no numbers (GLIBC_PRIVATE)."""
     match = re.fullmatch(r"([A-Z]+)_(\d+(?:\.\d+)*)", version)
     return None if match is None else (match[1], tuple(map(int, match[2].split("."))))
 

@@ -22,7 +22,7 @@ _OTHERWISE = {"LC_ALL": "C", "TZ": "Pacific/Kiritimati"}
 
 
 def copy_tree(root: Path, target: Path) -> None:
-    """Copy the files of a clone that git tracks or would add."""
+    """Copy the files of a clone that git tracks, and untracked files that git does not ignore."""
     options = ("--cached", "--others", "--exclude-standard", "-z")
     listed = subprocess.check_output(["git", "ls-files", *options], cwd=root, text=True)
     for name in filter(None, listed.split("\0")):
@@ -54,7 +54,7 @@ def build_again(root: Path, arguments: list[str], output: Path) -> list[str]:
 
 
 def differences(first: Path, second: Path) -> list[str]:
-    """Return a sentence for each file of the second build that differs from the first build's file.
+    """Return a sentence for each file that differs between the first and the second build.
 
     Example:
         >>> folder = Path(tempfile.mkdtemp())

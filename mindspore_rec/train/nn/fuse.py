@@ -126,7 +126,7 @@ def apply_fuse(network: nn.Cell, fuse: bool) -> None:
 
     Args:
         network: the network.
-        fuse: False leaves the network unchanged.
+        fuse: whether to fuse the layers; if False, the network stays unchanged.
 
     Raises:
         TypeError: `fuse` is not a bool.
@@ -331,7 +331,7 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
 
 
 class _Quiet:
-    """First base of a fused class, so that `__init_subclass__` of the old class is not called."""
+    """First base class of a fused class; prevents a call of the old class's `__init_subclass__`."""
 
     def __init_subclass__(cls) -> None:
         """Do nothing."""
@@ -357,7 +357,7 @@ def _is_used(network: nn.Cell) -> bool:
 
 
 def _undo(network: nn.Cell) -> None:
-    """Undo `fuse`: remove the operators and restore the class."""
+    """Undo `fuse` on a network: remove the operators and restore the network's class."""
     fusion = vars(network).pop(_FUSION, None)
     if fusion is not None:
         network.__class__ = _class_before(network)

@@ -55,7 +55,7 @@ class IdDropout(nn.Cell):
         self.used = Parameter(Tensor(np.zeros(1, np.int32)), name="used", requires_grad=False)
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the ids, with some ids replaced."""
+        """Return the ids; in training, replace some ids by `padding_key`."""
         if not self.training:
             return ids
         used = (self.used + SeededDropout.stride) % SeededDropout.masks

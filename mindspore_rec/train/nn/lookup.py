@@ -27,7 +27,7 @@ __all__ = [
 
 
 def check_coefficient(value: int) -> int:
-    """Check and return a `faae_coefficient`, an int in `[1, 2**20]`.
+    """Check that `value` is a legal `faae_coefficient`, an int in `[1, 2**20]`, and return it.
 
     The argument's name comes from Rec SDK, where "faae" stands for "feature admission and
     eviction". Each occurrence of an id in a lookup adds this coefficient to the id's count.

@@ -44,7 +44,8 @@ def check_members(members: int) -> int:
 class MemberRows(nn.Cell):
     """Repeat rows once for each member, multiplied by the member's learned factors.
 
-    For each member, the factors of a vector all start with the same random sign, 1 or -1.
+    Initial factors are random signs, 1 or -1. All factors of one vector and one member have the
+    same sign.
 
     Args:
         shape: shape of a row: the number of numbers, or the number of vectors and their width.

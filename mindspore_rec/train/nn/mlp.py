@@ -195,7 +195,7 @@ class MLP(FusedLayer):
 
         Args:
             packed: last output of the training program, which contains the new statistics.
-            moved: offset of each hidden layer's new statistics in `packed`.
+            moved: for each hidden layer, the offset of the layer's new statistics in `packed`.
         """
         for k in range(self.hidden):
             norm, at = self.layers[self.norms[k]], moved[k]

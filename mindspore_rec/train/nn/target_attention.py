@@ -40,7 +40,7 @@ class _Parts(HistoryLayer):
 
     @property
     def obstacle(self) -> str:
-        """Reason why the operator cannot replace the inner cells, or ''."""
+        """Reason why the operator cannot replace the cells inside this cell, or ''."""
         cells = self._cells_inside()
         change = changed_inside(self, cells, self._made_of)
         for cell in cells:

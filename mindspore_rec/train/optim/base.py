@@ -60,11 +60,11 @@ class SparseOptimizer(nn.Optimizer):
     Without parameter groups, dense parameters with 'beta' or 'gamma' in their names do not decay,
     as in `mindspore.nn.Optimizer`. Tables decay regardless of their names. `step` counts from 1.
 
-    A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`.
-    The subclass also defines `prepare` if `dense_step` needs values that are computed once per
-    step. By default, `dense_step` updates all dense parameters. With `native_dense = True`, the
-    native core updates dense parameters by the same formula, and `dense_step` updates only the
-    remaining dense parameters.
+    A subclass passes the name of its native rule and the initial states of dense parameters to
+    `__init__`, and defines `dense_step`. The subclass also defines `prepare` if `dense_step` needs
+    values that are computed once per step. By default, `dense_step` updates all dense parameters.
+    With `native_dense = True`, the native core updates dense parameters by the same formula, and
+    `dense_step` updates only the remaining dense parameters.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
@@ -247,7 +247,7 @@ class SparseOptimizer(nn.Optimizer):
         return self.update(gradients, scale, False)
 
     def update(self, gradients: Any, scale: Any, unscaled: bool) -> Any:
-        """Do a step with gradients multiplied by `scale`, without counting the step.
+        """Do a step with gradients multiplied by `scale`; do not increase the step number.
 
         Args:
             gradients: as in `construct`.

@@ -12,7 +12,7 @@ __all__ = ["decay_flags", "native_dense_places", "split_tables"]
 
 
 def split_tables(owners: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the indices of dense parameters, and of tables.
+    """Return two tuples: the indices of the dense parameters, and the indices of the tables.
 
     Args:
         owners: the table of each parameter, or None for a dense parameter.
@@ -48,7 +48,7 @@ def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
 
 
 def native_dense_places(optimizer: Any, dense: Sequence[int]) -> list[int]:
-    """Return the positions in `dense` of the parameters that the native core updates.
+    """Return the positions, in the list `dense`, of the parameters that the native core updates.
 
     Args:
         optimizer: the optimizer.

@@ -15,7 +15,7 @@ from mindspore_rec.train.graph.operators import custom_op
 
 __all__ = ["DenseNorm", "DenseStep", "as_float32", "require_tensor"]
 
-# Numeric values of the rules, as in `RuleKind` in csrc/rows/rule.h.
+# Numbers of the rules in the native core (`RuleKind` in csrc/rows/rule.h).
 _RULES = {
     "sgd": 1,
     "momentum": 2,
@@ -134,9 +134,9 @@ class DenseNorm(nn.Cell):
 def _writing_op(name: str) -> Any:
     """Return an operator of the native core that writes to Parameters among its inputs."""
     op = custom_op(name, ms.float32)
-    # One signature covers any number of inputs. PyNative mode applies the first Custom operator's
-    # signatures to all Custom operators. The first operator's signatures require that each operator
-    # has at least as many inputs as there are signatures.
+    # One signature covers any number of inputs. In PyNative mode, MindSpore applies the signatures
+    # of the first Custom operator to every Custom operator, so every operator needs at least as
+    # many inputs as there are signatures.
     written = signature.sig_rw.RW_WRITE
     many = signature.sig_kind.KIND_VAR_POSITIONAL
     op.set_signatures([signature.make_sig("inputs", written, many)])

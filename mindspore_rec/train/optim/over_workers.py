@@ -24,7 +24,7 @@ COMPARE_EVERY = 100
 
 
 class WorkerExchange(nn.Cell):
-    """Cell that combines the gradients of this worker's batch with the other workers' gradients.
+    """Cell that combines this worker's gradients with the other workers' gradients.
 
     In each step, one exchange sends the gradients of all tables to the workers that own the rows.
     Dense gradients are averaged, with bit-identical results on all workers. Each worker's gradients
@@ -69,8 +69,8 @@ class WorkerExchange(nn.Cell):
         """Return one gradient per parameter, for the batches of all workers together.
 
         Args:
-            gradients: the gradients of this worker's batch; a table's gradient is the table's
-                token.
+            gradients: gradients of this worker's batch: a Tensor for each dense parameter, a token
+                for each table.
             step: number of steps done so far, one int32 number.
         """
         token = self._zero
@@ -107,7 +107,7 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
     Args:
         tables: tables of the optimizer. The function compares each config's native arguments and
             `gradient_dtype`.
-        settings: settings of the optimizer, by name.
+        settings: maps the name of each setting of the optimizer to the setting's value.
 
     Raises:
         ValueError: on some worker, a setting differs from the setting on worker 0. The worker with

@@ -23,7 +23,7 @@ class TableSteps(nn.Cell):
         owners: the tables.
         rule: name of the native rule.
         constants: constants of the rule.
-        bindings: one number per table, from `bind_table`, that identifies the optimizer to the
+        bindings: for each table, the number from `bind_table` that identifies the optimizer to the
             table.
     """
 

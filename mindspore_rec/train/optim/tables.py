@@ -24,7 +24,7 @@ def table_of(parameter: Parameter) -> Any:
 
 
 def trainable_tables(parameters: Iterable[Parameter]) -> dict[int, Any]:
-    """Return the trainable tables with anchors among `parameters`, by native table id."""
+    """Return a dict from native ids to the trainable tables whose anchors are in `parameters`."""
     owners = (table_of(p) for p in parameters if p.requires_grad)
     return {owner.id: owner for owner in owners if owner is not None}
 

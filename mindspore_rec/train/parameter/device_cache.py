@@ -199,7 +199,7 @@ class _TakeShared(nn.Cell):
 
 
 class _TakeInGraph(nn.Cell):
-    """Gather rows by slot; the device sums gradients by slot."""
+    """Gathers rows by slot; in the backward pass, the device sums the gradients by slot."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)

@@ -156,7 +156,7 @@ class HashTable(DynamicTable):
 
     @property
     def seed(self) -> int:
-        """Seed of the initial values."""
+        """Seed of the rows' initial values."""
         return self.config.seed or 0
 
     def _make_map_operators(self) -> None:

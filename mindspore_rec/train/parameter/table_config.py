@@ -96,8 +96,8 @@ class TableConfig:
             has no effect. With 'sharded', a hash of the key assigns each row to one worker, and all
             workers have about the same number of rows. Use 'owner' for small tables: one worker
             stores all rows. Use 'replicated' for small tables with frequent lookups: every worker
-            stores all rows and trains the rows in the same way. For a replicated table, the workers
-            do not exchange rows, but keys and gradients go to all workers. Capacities (`max_rows`,
+            stores all rows and trains the rows in the same way. For a replicated table, each worker
+            sends its keys and gradients, but no rows, to all workers. Capacities (`max_rows`,
             `max_bytes`, `max_candidates`) are totals over all workers. Default: 'sharded'.
         owner: index of the worker that stores all rows if `placement` is 'owner', >= 0, taken
             modulo the number of workers. Default: a hash of the name.

@@ -257,8 +257,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         )
 
     def _synchronised(self) -> _native.Table:
-        # Wait for the step's operations: in PyNative mode, an export right after a step would
-        # otherwise miss the step's changes.
+        # Wait for the step's operations. Otherwise, in PyNative mode, an export right after a step
+        # would miss the step's changes.
         self.sync()
         self.check_not_replaced()
         return self._table
@@ -275,7 +275,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             self.device.sync()
 
     def check_not_replaced(self) -> None:
-        """Raise RuntimeError if a newer table has the same name."""
+        """Raise RuntimeError if a newer open table has the name of this table."""
         self._table.check_not_replaced()
 
     @property
@@ -290,10 +290,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             self._table.set_trainable(value)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Do nothing, because the table keeps its name in every cell."""
+        """Do nothing: a cell that contains the table does not change the table's name."""
 
     def lookup_train(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return rows `[*ids.shape, dim]` of a training lookup, which inserts and counts keys.
+        """Return the rows, `[*ids.shape, dim]`, of a training lookup, which inserts and counts
+        keys.
 
         The rows are float32; with `narrow`, for tables with bfloat16 values, the rows are bfloat16.
         """
@@ -321,7 +322,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def pool_eval(
         self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
     ) -> Tensor:
-        """Return one combined row per bag, `[bags, dim]`, without any effect on the table."""
+        """Return one combined row per bag, `[bags, dim]`; the lookup does not change the table."""
         offsets = self._no_offsets if offsets is None else offsets
         weights = self._no_weights if weights is None else weights
         return self._pool_eval(ids, offsets, weights, descriptor, self.like, self.anchor)

@@ -115,7 +115,8 @@ class TableTraining(NativeAccess):
     # ---- time
 
     def op_times(self) -> dict[str, tuple[int, int]]:
-        """Return calls and total nanoseconds per kind of operator.
+        """Return, for each kind of operator, the number of calls and their total time in
+        nanoseconds.
 
         The kinds are 'lookup', 'accumulate', 'step', and 'map' for the methods of `HashTable`.
         """

@@ -93,7 +93,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def describing_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> list[str]:
-    """Return the `given_arguments` that describe a table, including `config`.
+    """Return the names of the given arguments that describe a table, including `config`.
 
     Args:
         function: the class or function that was called.

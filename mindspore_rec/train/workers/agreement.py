@@ -90,7 +90,7 @@ class Agreement:
 
     Attributes:
         seconds: seconds that this worker has waited for other workers.
-        rounds: number of rounds so far.
+        rounds: number of rounds of messages so far.
     """
 
     def __init__(self, group: Group, purpose: str) -> None:

@@ -83,7 +83,7 @@ class Feed(Protocol):
         """
 
     def check(self) -> None:
-        """Raise the error, if any, that ended the data."""
+        """If an error has ended the data, raise the error."""
 
     def on_wait(self) -> None:
         """Called several times per second while the reader waits for the source's next batch.
@@ -135,11 +135,11 @@ class OwnFeed:
             return None
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
-        """Return the number of rows of the only worker, in a tuple."""
+        """Return a tuple with the number of rows of the only worker."""
         return (row_count(batch.columns),)
 
     def check(self) -> None:
-        """Raise the error, if any, that ended the data."""
+        """If an error has ended the data, raise the error."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error

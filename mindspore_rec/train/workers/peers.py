@@ -75,7 +75,7 @@ class Alone:
         """With one worker, do nothing; with several, stop all workers if one worker stops."""
 
     def interrupted(self, interruption: Interruption) -> bool:
-        """Return True if, on some worker, a signal has stopped the training."""
+        """Return True if a signal has stopped the training on some worker."""
         return interruption.requested
 
     def stop_reason(self, own: str) -> str:
@@ -169,7 +169,7 @@ class Peers(Alone):
             context.request_stop()
 
     def interrupted(self, interruption: Interruption) -> bool:
-        """Return True if, on some worker, a signal has stopped the training."""
+        """Return True if a signal has stopped the training on some worker."""
         return self._interrupted
 
     def stop_reason(self, own: str) -> str:

@@ -35,8 +35,9 @@ class WorkerBatch(Batch):
         samples: number of rows in the batch of each worker; 0 for an idle worker.
         worker: index of this worker.
 
-    An idle worker uses the columns of its earlier batch. If an idle worker has never read a batch,
-    the worker uses the columns of another worker's batch. Rows of idle workers are not counted.
+    An idle worker repeats the columns of the last batch that the worker has read. If an idle worker
+    has never read a batch, the worker uses the columns of another worker's batch. Rows of idle
+    workers are not counted.
     """
 
     samples: tuple[int, ...] = (0,)
@@ -65,7 +66,7 @@ class WorkerFeed:
         argument: name of the data in messages.
 
     Attributes:
-        stopped: True if a worker has asked to stop; from then on, none of the workers does a step.
+        stopped: True after a worker has asked to stop; then no worker does a further step.
         ids_known: whether, in the last round, all workers knew which columns are ids.
         condition: True if the data ended because, on some worker, a condition of `StopWhen` was
             met.
@@ -152,7 +153,7 @@ class WorkerFeed:
         return self.stopped
 
     def check(self) -> None:
-        """Raise the error, if any, that ended the data.
+        """If an error has ended the data, raise the error.
 
         Raises:
             Exception: reading this worker's data raised the exception.
@@ -207,7 +208,7 @@ class WorkerFeed:
             raise ReadGivenUpError
 
     def _round(self, state: State, batch: Batch | None) -> list[Word]:
-        """Return the words of all workers; an empty list if a worker has asked to stop."""
+        """Exchange messages; return each worker's `Word`, or [] if a worker has asked to stop."""
         if self.stopped:
             return []
         flags = Flag.STOP if self._reader.wants_stop() else Flag(0)
@@ -334,7 +335,7 @@ class WorkerFeed:
 
 
 def evaluation_feed(group: Group, source: BatchSource, argument: str) -> Feed:
-    """Return the feed of batches of an evaluation on this worker.
+    """Return the feed that supplies this worker with the batches of an evaluation.
 
     Args:
         group: the workers.

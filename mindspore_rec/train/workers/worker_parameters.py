@@ -31,7 +31,7 @@ def share_parameters(group: Group, cell: nn.Cell) -> None:
 
 
 def _dense(cell: nn.Cell) -> Iterator[tuple[str, Parameter]]:
-    """Yield each parameter with its name, once; leave out the anchors of tables."""
+    """Yield (name, parameter) once for each parameter, except for the anchors of tables."""
     seen: set[int] = set()
     for name, parameter in cell.parameters_and_names():
         if id(parameter) not in seen and not hasattr(parameter, "mindspore_rec_table"):

@@ -47,7 +47,7 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # If a cell draws equal numbers on all workers, the warning names this cell, because equal
+    # The warning preferably names a cell that draws equal numbers on all workers, because equal
     # numbers are worse than different numbers.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""

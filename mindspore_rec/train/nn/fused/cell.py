@@ -38,7 +38,7 @@ _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
 # Programs with at most this number of inputs read bfloat16 inputs directly; programs with more
 # inputs cast bfloat16 inputs to float32. The types of an operator are fixed, so each combination of
-# float32 and bfloat16 inputs needs an operator.
+# float32 and bfloat16 inputs needs its own operator.
 _MOST_NARROW_INPUTS = 3
 
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
@@ -132,7 +132,7 @@ class ProgramCell(nn.Cell):
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
-        """Return another cell that runs the same program; a program never changes."""
+        """Return another cell that runs the same program, because a program never changes."""
         arguments = (self._program, self._number, self._arguments, self._outputs)
         copied = type(self)(*arguments, self.keeps, self.runs_on)
         memo[id(self)] = copied
@@ -222,14 +222,14 @@ def native_operator(
         bprop: its gradient. Default: none.
         narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means none.
         raises_at_once: whether a call outside a graph waits until the operator has finished.
-            Operators that check values from the user need True. Without the wait, PyNative mode
+            Pass True for operators that check values from the user. Without the wait, PyNative mode
             would call the next operator even if a result is missing after an error, and might
             crash. Default: False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
     # The operator has no side effect, so the compiler merges two calls with the same arguments. For
-    # example, a train step calls the operator twice if it computes the network for the loss and
-    # again for the gradients.
+    # example, a train step calls the operator twice if the step computes the network for the loss
+    # and again for the gradients.
     of_all = dtypes if outputs > 1 else dtypes[0]
     op = TableOperator(f"{LIBRARY}:{name}", None, of_all, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)
@@ -253,7 +253,7 @@ def _remove(path: Path, process: int) -> None:
 
 
 def argument_names(count: int) -> str:
-    """Return the names of `count` arguments, for source text.
+    """Return the names of `count` arguments, as source text.
 
     Example:
         >>> argument_names(2)

@@ -52,7 +52,7 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
         widths: widths of the inputs.
 
     Raises:
-        TypeError: the numbers of inputs and widths differ, or an input is not a Tensor.
+        TypeError: there are more or fewer inputs than widths, or an input is not a Tensor.
 
     Example:
         >>> check_inputs((Tensor([[1.0, 2.0]]),), (2, 3))

@@ -66,11 +66,10 @@ class FusedLayer(nn.Cell):
         self._made_of: list[nn.Cell] = []
 
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
-        """Set the type to which this layer, and the layers inside it, round the factors of
-        products.
+        """Set the type of the factors in products, for this layer and all layers inside it.
 
-        Networks that contain the layers are compiled again at their next call. A function that was
-        compiled under `jit` before this call keeps the old compute type.
+        Each network that contains one of these layers is compiled again at the network's next call.
+        A function that was compiled under `jit` before this call keeps the old compute type.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -97,7 +96,7 @@ class FusedLayer(nn.Cell):
         return self
 
     def _fuse(self) -> None:
-        """Make the fused forms for training and for evaluation."""
+        """Make the fused operators for training and for evaluation."""
         read_environment()  # a GPU that is set, but cannot be used, is an error
         if has_onednn():
             if not self._made_of:
@@ -114,7 +113,7 @@ class FusedLayer(nn.Cell):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layer to a program, and return its output.
+        """Add the layer to a program, and return the output's columns.
 
         Args:
             program: the program.
@@ -137,14 +136,14 @@ class FusedLayer(nn.Cell):
         return ()
 
     def _run_fused(self, arguments: Any) -> Any:
-        """Return the output of the fused form for the inputs and parameters in `arguments`."""
+        """Run the fused operator on the inputs and parameters in `arguments`; return the output."""
         if self.training:
             return self.fused_training(*arguments)[0]
         return self.fused_evaluation(*arguments)[0]
 
     @property
     def is_fused(self) -> bool:
-        """True if the fused form is used; the graph compiler reads `is_fused` once per graph."""
+        """True if the fused form is used; a compiled graph keeps the value from its compilation."""
         if self.fused_training is None or not may_fuse(self.cells_in()):
             return False
         if self._is_changed():

@@ -56,7 +56,7 @@ class Program:
     arguments of the finished cell are all inputs, then all parameters, then all further inputs.
     Each of these three groups is ordered by number.
 
-    A program runs on the device that was set (`set_dense_device`) when the program was made.
+    A program runs on the device that was set by `set_dense_device` when the program was made.
 
     Args:
         compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -125,7 +125,7 @@ class Program:
         masks: int = 0,
         output: Columns | None = None,
     ) -> Columns:
-        """Add a linear layer with its activation and dropout, and return its output.
+        """Add a linear layer, its activation and its dropout; return the output's columns.
 
         Args:
             x: columns of the input.
@@ -148,7 +148,7 @@ class Program:
         return (self._extra(), self._extra(), count) if count else _NO_MASKS
 
     def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:
-        """Add the steps (GELU, then dropout) that follow a layer, and return the output."""
+        """Add the steps (GELU, then dropout) that follow a layer; return the output's columns."""
         if activation == "gelu":
             y = output if output is not None and not masks else self.value(x.width)
             self._native.add_gelu(x, y)
@@ -166,13 +166,13 @@ class Program:
         return y
 
     def softmax(self, x: Columns, group: int) -> Columns:
-        """Add a softmax over each group of `group` columns, and return its output."""
+        """Add a softmax over each group of `group` columns; return the output's columns."""
         y = self.value(x.width)
         self._native.add_softmax(x, y, group)
         return y
 
     def sum_groups(self, x: Columns, width: int, output: Columns | None = None) -> Columns:
-        """Add a layer that sums groups of columns from left to right, and return its output.
+        """Add a layer that sums groups of columns from left to right; return the output's columns.
 
         Args:
             x: adjacent columns of the groups.
@@ -225,7 +225,7 @@ class Program:
         return y
 
     def mixture(self, units: Columns, gates: Columns, experts: int, tasks: int) -> Columns:
-        """Add the weighted sums of the experts' units, one for each task, and return the output.
+        """Add a weighted sum of the experts' outputs for each task; return the sums' columns.
 
         Args:
             units: columns of the experts' outputs, one expert after the other.
@@ -246,7 +246,7 @@ class Program:
     def scale_vectors(
         self, x: Columns, vectors: Part, width: int, output: Columns | None = None
     ) -> Columns:
-        """Multiply vector i by column i of `x` for each row, and return the output.
+        """Add a layer that multiplies number i of each row by vector i; return the output columns.
 
         Args:
             x: columns that contain the numbers.
@@ -282,13 +282,15 @@ class Program:
         width: int,
         output: Columns | None = None,
     ) -> Columns:
-        """Add relu(weight @ waves + bias) for each number, and return the output.
+        """Add a layer that computes relu(weight @ waves + bias) for each number; return its
+        columns.
 
         Here, `waves` are the sines and cosines of a number at all frequencies.
 
         Args:
             x: columns that contain the numbers.
-            parameters: frequencies `[x.width, count]`, weight `[dim, 2 * count]`, bias `[dim]`.
+            parameters: three Parts: frequencies `[x.width, count]`, weight `[dim, 2 * count]` and
+                bias `[dim]`.
             count: number of frequencies of a number.
             width: width of the output, x.width * dim.
             output: columns to write. Default: a new value.
@@ -342,7 +344,7 @@ class Program:
         The offset of the new moving mean in `packed` is appended to `moved`.
 
         Args:
-            x: columns of the input, which must be all columns of a value.
+            x: columns of the input; `x` must contain all columns of a value.
             activation: 'none' or one of `ACTIVATIONS`.
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contents of lists, dicts, sets, arrays and objects, to be compared and restored after a trace."""
+"""Compares and restores the contents of lists, dicts, sets, arrays and objects after a trace."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ class Plan:
         nodes: layers of the operator.
         inputs: maps the index of each value that the operator reads to the value's width, in order.
         outputs: indexes of the values that the operator returns.
-        behind: steps after the operator, in order, including joins of the operator's outputs that
-            these steps read.
+        behind: steps after the operator, in order. If a step reads a concatenation of the
+            operator's outputs, `behind` includes the concatenation.
         shapes: maps the index of each output whose rows are not vectors to the shape of a row.
         matrices: indexes of the inputs that must be matrices.
         apart: all steps after `before`, in order; these steps run in place of the operator if the
@@ -163,7 +163,7 @@ class _Planner:
     # ---- what is known of values
 
     def _demand(self, step: Step) -> None:
-        """Record the widths of the values that a layer reads."""
+        """Record the widths that a layer requires of its inputs."""
         if step.kind != "cell" or not isinstance(step.target, FusedLayer):
             return
         widths = step.target.in_features
@@ -173,7 +173,7 @@ class _Planner:
                     self.widths.setdefault(number, width)
 
     def _note_shape(self, step: Step) -> None:
-        """Record the shape of the result of a step before the operator, if the shape is known."""
+        """For a step before the operator, record the shape of the result if the shape is known."""
         width = _last_width(step)
         if width:
             self.widths[step.value] = width
@@ -186,7 +186,7 @@ class _Planner:
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 
     def _is_matrix(self, number: int) -> bool:
-        """Return whether a value is known to be a matrix, or is an input of the network."""
+        """Return whether a value is an input of the network, or is known to be a matrix."""
         return number in self.are_vectors or number < self.trace.inputs
 
     def _note_matrices(self, numbers: Sequence[int]) -> None:

@@ -51,7 +51,7 @@ class NothingToFuseError(TraceError):
 
 
 class Recorder(Protocol):
-    """Object that records the uses of stand-ins."""
+    """Protocol of objects that record the operations on stand-ins."""
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> StandIn:
         """Record a step, and return the stand-in for its result."""
@@ -64,7 +64,7 @@ class StandIn:
     """Stand-in for a Tensor of unknown shape, type and values.
 
     Args:
-        recorder: the object that records each use.
+        recorder: the object that records each operation on the stand-in.
         number: index of the value.
     """
 

@@ -40,7 +40,7 @@ _DEPTH = 3
 class GlobalName:
     """Value that a global name had at the time of a trace.
 
-    `copy` returns the object itself, because a copied network uses the same modules as the original
+    A deep copy is the same object, because a copied network uses the same modules as the original
     network.
     """
 
@@ -53,7 +53,7 @@ class GlobalName:
         return constant_of(self._names.get(self.name)) != self._before
 
     def restore(self) -> None:
-        """Set the global name to its value at the time of the trace."""
+        """Restore the value that the global name had at the time of the trace."""
         self._names[self.name] = self._value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GlobalName:
@@ -61,7 +61,7 @@ class GlobalName:
 
 
 class _Same:
-    """Wrapper of a function or another object; two wrappers of the same object are equal."""
+    """Wrapper of a function or other object; `==` compares the wrapped objects by identity."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -222,7 +222,7 @@ def _is_of_user(value: Any) -> bool:
 
 
 def _is_watched(value: Any) -> bool:
-    """Return whether the value of a global name may be a setting or a state."""
+    """Return whether a global name's value may be a setting or a changing state."""
     if type(value) in _NUMBERS or isinstance(value, (*_CONTAINERS, deque, np.ndarray)):
         return True
     module = type(value).__module__.partition(".")[0]

@@ -199,7 +199,7 @@ class _Tracer:
         return made
 
     def is_kept(self) -> bool:
-        """Return whether an object outside the trace keeps a stand-in."""
+        """Return whether an object outside the trace refers to a stand-in."""
         if any(each() is not None for each in self._made):
             gc.collect()
         return any(each() is not None for each in self._made)
@@ -258,7 +258,7 @@ class _Tracer:
         return self.record("cell", cell, args, kwargs)
 
     def enter(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of a cell's `construct`."""
+        """Trace the steps inside a cell, and return the result of the cell's `construct`."""
         if not _is_plain(cell):
             raise TraceError("its construct is compiled, or it has a bprop or a __call__")
         self.trace.entered.append(cell)
@@ -293,7 +293,7 @@ def _is_stand_in(thing: Any) -> bool:
 
 
 def may_enter(cell: nn.Cell) -> bool:
-    """Return whether a cell can be traced: a user's cell, or an `nn.SequentialCell`.
+    """Return whether a cell can be traced: a cell of a user's class, or an `nn.SequentialCell`.
 
     Example:
         >>> may_enter(nn.SequentialCell()), may_enter(nn.Dense(2, 1))

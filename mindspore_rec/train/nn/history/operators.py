@@ -105,7 +105,7 @@ class Attention(HistoryOperator):
         )
 
     def bprop(self, qkv: Tensor, offsets: Tensor, out: Any, dout: Any) -> tuple[Tensor, Tensor]:
-        """Return the gradients of qkv and offsets."""
+        """Return the gradients of `qkv` and `offsets`."""
         gradients = self.backward(
             self.form, self.scales, qkv, offsets, self.no_times, self.no_bias, self.no_bias, dout
         )
