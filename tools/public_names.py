@@ -136,7 +136,7 @@ def members(kind: type) -> Iterator[tuple[str, str]]:
 
 
 class _ParsedError(Exception):
-    """Raised when a command is about to parse its command line with this parser."""
+    """Raised in place of parsing a command line; the error contains the command's parser."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()

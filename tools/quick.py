@@ -243,7 +243,7 @@ def nearest_tests(changed: Sequence[Path]) -> list[Path]:
 
 
 def users_of_bindings(changed: Iterable[Path]) -> list[Path]:
-    """Return the Python files of tests that use a native class bound in a changed file.
+    """Return the Python test files that use a native class whose bindings are in a changed file.
 
     If a changed file in `bindings` binds no class, the function assumes that the file binds
     `Table`.

@@ -70,7 +70,7 @@ def of_cpp(text: str) -> Iterator[str]:
 
 
 def _comments(text: str, mark: str) -> str:
-    """Return the comments, with an empty line between separate comments."""
+    """Return all comments in `text`, with an empty line between separate comments."""
     lines = [line.strip() for line in text.splitlines()]
     return "\n".join(line[len(mark) :] if line.startswith(mark) else "" for line in lines)
 

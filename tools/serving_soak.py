@@ -199,7 +199,7 @@ def start(root: Path, token: str, options: Any) -> tuple[subprocess.Popen[str], 
 
 
 def looked_at(pid: int) -> dict[str, float]:
-    """Return memory, threads, open files and CPU seconds of a process."""
+    """Return the memory, CPU seconds, number of threads and number of open files of a process."""
     status = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
     )

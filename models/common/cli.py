@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options, log and output file of the models' commands."""
+"""Command-line options, logging and output files of the models' commands."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Data:
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """Endings of each task's metric names: '.' and the task's name, or '' for a single task."""
+        """Suffix of each task's metric names: '.' and the task's name; '' for a single task."""
         return tuple(f".{task}" for task in self.tasks) if len(self.tasks) > 1 else ("",)
 
 

@@ -192,7 +192,7 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics of the evaluation at the end, or of the last evaluation during training."""
+        """Metrics after the run, or else metrics of the last evaluation during training."""
         return self.summary.metrics if self.evaluation is None else self.evaluation.metrics
 
 
@@ -224,7 +224,7 @@ def open_run(config: Any, directory: Path | None) -> Data:
 
 
 def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> RecModel:
-    """Return a model with optimizer and metrics; also set MindSpore's seed.
+    """Set MindSpore's seed; return a model with its optimizer and metrics.
 
     The loss is the mean of the tasks' log losses.
 

@@ -178,7 +178,7 @@ def _is_dense(name: str) -> bool:
     """
     cells = [part.rpartition("-") for part in name.split("/")[:-1] if "-" in part]
     layers = _names_of(FusedLayer)
-    # The network itself may be of a class with the name of a layer, such as MMoE.
+    # Skip the network itself: its class may have the name of a layer, such as MMoE.
     return not cells or any(kind in layers for cell, _, kind in cells if cell != "network")
 
 

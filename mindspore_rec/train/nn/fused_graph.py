@@ -112,8 +112,9 @@ class FusedGraph(FusedLayer):
         self.results = tuple(_place(names, n, "outputs") for n in outputs) or (len(names) - 1,)
         if min(self.results) < len(self.in_features):
             raise ValueError(f"outputs must be names of steps, got {tuple(outputs)}")
-        # The layers are children of the network, which names the layers' parameters.
-        # `object.__setattr__` prevents the layers from also becoming children of this cell.
+        # The layers are children of the network, so the network determines the names of the layers'
+        # parameters. `object.__setattr__` prevents the layers from also becoming children of this
+        # cell.
         object.__setattr__(self, "parts", nn.CellList(parts, auto_prefix=False))
         self.readers = tuple(sum(i in read for read in reads) for i in range(len(inputs)))
         self.places = _places(self)

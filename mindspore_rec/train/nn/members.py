@@ -114,7 +114,7 @@ class MemberLogits(nn.Cell):
 
     Args:
         members: number K of members.
-        binary: for each task, whether its label has two values.
+        binary: for each task, True if the task's label has two values.
 
     Inputs:
         outputs: float32 Tensor `[K * B, T * K]` for T tasks: the outputs of the shared layers, in

@@ -213,7 +213,7 @@ class MLP(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the stack to a program, and return the output of the stack."""
+        """Add the stack of layers to a program, and return the output's columns."""
         masks = SeededDropout.masks if training and self.drops else 0
         for k, at in enumerate(self.dense):
             weight, units = program.parameter(), self.layers[at].out_channels

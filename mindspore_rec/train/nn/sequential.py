@@ -101,7 +101,7 @@ class FusedSequential(FusedLayer):
         return self._run_fused(arguments)
 
     def _plain(self, x: Tensor) -> Tensor:
-        """Return the output of the stack, with factors rounded to `compute_dtype`."""
+        """Return the output of MindSpore's layers, with products in `compute_dtype`."""
         if self.compute_dtype == "float32":
             return self.stack(x)
         for i in range(len(self.stack)):

@@ -32,7 +32,7 @@ _MOST_UNITS = 1 << 16
 
 
 class _Parts(HistoryLayer):
-    """Base class of TargetAttention; checks that the operator may replace the inner cells."""
+    """Base class of TargetAttention; checks whether the operator may replace the inner cells."""
 
     def __init__(self) -> None:
         super().__init__()

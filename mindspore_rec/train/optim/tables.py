@@ -65,7 +65,7 @@ def check_bound(optimizer: Any, owners: Iterable[Any]) -> None:
 
     Args:
         optimizer: the optimizer that is about to update the tables.
-        owners: owners of the tables to which the optimizer was bound.
+        owners: each `TableParameter` to which the optimizer was bound.
 
     Example:
         >>> from mindspore_rec import SGD, MapParameter

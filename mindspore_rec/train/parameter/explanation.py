@@ -83,7 +83,7 @@ def explanation(
         key: the key.
         known: result of `_native.Table.explain`.
         admission: how the table admits keys: 'count', 'sketch' or 'probability'.
-        scored: whether rows of the table have a frequency or score.
+        scored: whether each row of the table has a frequency or a score.
     """
     present = bool(known["present"])
     evicted = known["evicted_reason"]

@@ -62,8 +62,8 @@ class ChangeMarks:
 
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
-        lower tier is replaced. The table also drops the digest when its event-time clock is first
-        reset and later set again. To get a digest again, set a new mark and call this method.
+        lower tier is replaced. The table also drops the digest when its event-time clock is reset
+        and then set again. To get a digest again, set a new mark and call this method.
 
         Raises:
             ValueError: no mark was taken.

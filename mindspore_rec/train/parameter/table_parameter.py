@@ -120,11 +120,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     optimizer step. The anchor's gradient also serves as a token. If arithmetic has changed the
     token's value, the optimizer step raises an error.
 
-    If two tables have the same name, the newer table is used. Therefore a notebook cell that
-    constructs a network can run twice. The older table keeps its rows. As long as the newer table
-    is open, any use of the older table raises RuntimeError. If two tables with the same name would
-    both have rows in tiers below host memory, the constructor of the newer table raises ValueError.
-    Networks that a predictor makes have a separate name scope.
+    If two tables have the same name, the newer table is used, so a notebook cell that constructs a
+    network can run twice. The older table keeps its rows. As long as the newer table is open, any
+    use of the older table raises RuntimeError. If two tables with the same name would both have
+    rows in tiers below host memory, the constructor of the newer table raises ValueError. Networks
+    that a predictor makes have a separate name scope.
 
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.

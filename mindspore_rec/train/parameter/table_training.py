@@ -75,7 +75,8 @@ class TableTraining(NativeAccess):
             weight_decay: >= 0. Default: 0.
             grad_scale: factor of the gradients. Default: 1.
             step: the optimizer's step number, from 1. Default: 1.
-            binding: the number from `bind_optimizer`; 0 to accept any bound optimizer. Default: 0.
+            binding: the number that `bind_optimizer` returned for the optimizer; 0 to accept any
+                bound optimizer. Default: 0.
         """
         self._synchronised().apply(learning_rate, weight_decay, grad_scale, step, binding)
 

@@ -180,7 +180,7 @@ def check_static_config(maker: str, config: TableConfig) -> int:
 
 
 def admission_by_filter(where: str, admission: Any, permit_filter_value: Any) -> Admission:
-    """Return the admission policy from MindSpore's `permit_filter_value` or from `admission`.
+    """Return `admission`, or the policy that MindSpore's `permit_filter_value` describes.
 
     Args:
         where: text that precedes an argument's name in messages.
@@ -205,7 +205,7 @@ def admission_by_filter(where: str, admission: Any, permit_filter_value: Any) ->
 
 
 def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Eviction | None:
-    """Return the eviction rules from MindSpore's `evict_filter_value` or from `eviction`.
+    """Return `eviction`, or the eviction rule that MindSpore's `evict_filter_value` describes.
 
     Args:
         where: text that precedes an argument's name in messages.

@@ -24,7 +24,7 @@ _LOSS = struct.Struct("<dq")
 
 
 class State(IntEnum):
-    """States of a worker's data that a worker reports in a round."""
+    """State of a worker's data, which the worker reports in each round of messages."""
 
     BATCH = 0  # a batch of the data, maybe without rows
     ENDED = 1  # no more batches

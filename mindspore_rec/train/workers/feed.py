@@ -71,12 +71,12 @@ class Feed(Protocol):
         """
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
-        """Tell the tables and the optimizer the number of rows of each worker in a step.
+        """Report each worker's number of rows in a step to the tables and the optimizer.
 
         Args:
             step: the step number, from 1.
             batch: batch of the step.
-            summed: whether the loss is the sum over a batch's rows instead of their mean.
+            summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
 
         Returns:
             Number of rows of each worker.
@@ -97,7 +97,7 @@ class Feed(Protocol):
 
 
 class OwnFeed:
-    """Batches of a single worker, in the order of the source.
+    """Feed of a single worker; returns the batches in the order of the source.
 
     Example:
         >>> feed = OwnFeed()

@@ -92,8 +92,8 @@ class Peers(Alone):
     Args:
         group: all workers.
         source: this worker's share of the training data.
-        summed: whether the loss is the sum over a batch's rows instead of their mean.
-        state: parameters of the network that steps change without gradients.
+        summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
+        state: the `WorkerState` for the network's parameters that steps change without gradients.
     """
 
     feed: WorkerFeed
@@ -124,7 +124,7 @@ class Peers(Alone):
         return batch
 
     def begin_step(self, step: int, batch: Batch) -> Sequence[int]:
-        """Tell the tables the number of rows of each worker in a step, and return these numbers."""
+        """Report each worker's number of rows in a step to the tables; return these numbers."""
         return self.feed.begin_step(step, batch, self._summed)
 
     def end_step(self, step: int, batch: Batch, outputs: Any) -> Any:

@@ -82,8 +82,8 @@ class ProgramCell(nn.Cell):
         number: index of the program.
         arguments: number of inputs, number of parameters, and number of further inputs.
         outputs: widths of the outputs.
-        training: whether to keep the values that the gradient needs; otherwise the gradient
-            recomputes these values.
+        training: True to keep the values that the gradient needs; False to recompute these values
+            in the backward pass.
         device: the device that the program runs on.
 
     Inputs:
@@ -168,7 +168,7 @@ class ProgramCell(nn.Cell):
         return gradients
 
     def _taken(self, arguments: Any) -> Any:
-        """Return the arguments in types that the operators accept."""
+        """Return the arguments, converted to dtypes that the operators accept."""
         if len(self.backwards) > 1:
             return arguments
         taken: Any = ()
@@ -177,7 +177,7 @@ class ProgramCell(nn.Cell):
         return (*taken, *arguments[self.inputs :])
 
     def _narrow_inputs(self, arguments: Any) -> int:
-        """Return the index in `backwards` for the set of inputs whose dtype is bfloat16."""
+        """Return the index of the operator in `backwards` that fits the dtypes of the inputs."""
         place = 0
         for i in range(self.inputs):
             if arguments[i].dtype == ms.bfloat16:

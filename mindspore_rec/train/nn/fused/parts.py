@@ -53,7 +53,7 @@ class LinearPart(nn.Cell):
         return ()
 
     def add_to(self, program: Program, x: Columns, training: bool, output: Columns) -> Columns:
-        """Add the layer to a program, and return its output."""
+        """Add the layer to a program, and return the output's columns."""
         weight = program.parameter()
         bias = program.parameter() if self.layer.has_bias else NO_PART
         return program.linear(x, self.out_features, weight, bias, self.activation, output=output)
@@ -92,5 +92,5 @@ class JoinedPart(nn.Cell):
         self.layer.move(packed, moved)
 
     def add_to(self, program: Program, x: Columns, training: bool, output: Columns) -> Columns:
-        """Add the layer to a program, and return its output."""
+        """Add the layer to a program, and return the output's columns."""
         return self.layer.add_to(program, x, training, output)

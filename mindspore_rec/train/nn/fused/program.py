@@ -365,7 +365,7 @@ class Program:
         return y if is_last else self._behind(y, activation, masks - inside, output)
 
     def cell(self, outputs: list[Columns], training: bool) -> ProgramCell:
-        """Finish the program, and return the cell that runs it.
+        """Finish the program, and return a cell that runs the program.
 
         Args:
             outputs: columns of the outputs.

@@ -61,7 +61,7 @@ class Plan:
 
     Attributes:
         before: steps before the operator.
-        nodes: layers of the operator.
+        nodes: layers that the operator computes.
         inputs: maps the index of each value that the operator reads to the value's width, in order.
         outputs: indexes of the values that the operator returns.
         behind: steps after the operator, in order. If a step reads a concatenation of the
@@ -423,7 +423,7 @@ def _is_flat(step: Step) -> bool:
 
 
 def _last_width(step: Step) -> int:
-    """Return the width of a step's result `[B, width]`; 0 if it is unknown.
+    """Return the width of a step's result `[B, width]`; 0 if the width is unknown.
 
     The width is known for `x.reshape((-1, width))`, and for a user's cell with an attribute
     `out_features`.

@@ -113,7 +113,7 @@ class Attention(HistoryOperator):
 
 
 class GatedAttention(HistoryOperator):
-    """The inner part of an HSTU block; see `csrc/sequence/hstu.h`.
+    """The part of an HSTU block between the two linear layers; see `csrc/sequence/hstu.h`.
 
     Args:
         heads: number of heads.
