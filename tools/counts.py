@@ -209,7 +209,7 @@ def other_words() -> list[str]:
 
 
 def twins() -> list[str]:
-    """Pairs of classes that do the same work on rows, so that the work is coded twice."""
+    """Return pairs of classes that do the same work on rows, and so duplicate code."""
     classes = {
         node.name
         for file in files("*.py", folders=(PACKAGE.name,))

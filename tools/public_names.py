@@ -166,7 +166,7 @@ def command(module: str) -> Record:
 
 
 def options(parser: argparse.ArgumentParser, program: str) -> Iterator[tuple[str, str]]:
-    """Yield each option of a parser with its values, then the options of its subcommands."""
+    """Yield (option, values) for each option of a parser, then for the subcommands' options."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, each in action.choices.items():

@@ -219,7 +219,7 @@ def _module(file: Path) -> str:
 def nearest_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the test files that a change may break, the nearest first.
 
-    If two files are equally near, a file in a folder with a changed file is first. The slowest test
+    Among equally near files, files in the folder of a changed file are first. The slowest test
     files run last, except changed test files.
     """
     from tests.support.slow_tests import SLOW

@@ -46,7 +46,7 @@ def read_yaml(path: Path, kind: type[T]) -> T:
 
 
 def from_mapping(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass made from a mapping, including nested dataclasses.
+    """Convert a mapping to a dataclass, and nested mappings to nested dataclasses.
 
     The type of a field may be bool, int, float, str, Literal, a tuple of one of these types, a
     dataclass, or a union of dataclasses. Any field may also allow None. In a union, each dataclass
@@ -151,7 +151,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
 
 
 def _of_its_kind(kinds: list[Any], hooks: Hooks, value: Any) -> Any:
-    """Convert a mapping to one of several dataclasses, selected by the mapping's `kind`."""
+    """Convert a mapping to the dataclass in `kinds` that the mapping's key `kind` selects."""
     if not isinstance(value, Mapping) or "kind" not in value:
         raise MissingValueError("kind")
     by_kind = {each.kind: each for each in kinds}

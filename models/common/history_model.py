@@ -109,7 +109,7 @@ class HistoryRun:
     """Configuration of a run; `history_model` adds the field `model` in a derived class.
 
     Args:
-        data: rows to train on.
+        data: settings of the rows to train on.
         train: length of the run.
     """
 

@@ -47,10 +47,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Configuration of a run; each model derives a class and adds the network's settings, `model`.
+    """Configuration of a run. Each model's derived class adds `model`, the network's settings.
 
     Args:
-        data: data to train on.
+        data: settings of the data to train on.
         embedding: description of the embeddings.
         optimizer: settings of the optimizer.
         train: length of the run and size of the batches.

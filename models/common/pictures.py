@@ -20,7 +20,7 @@ def lines(title: str, axis: str, points: Mapping[str, Sequence[tuple[Any, Any]]]
     Args:
         title: title above the picture.
         axis: name of the x axis.
-        points: points (x, y) of each line, by the line's name.
+        points: maps the name of each line to the line's points (x, y).
 
     Raises:
         ValueError: matplotlib is not installed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `train` of a configuration, and the learning rate over a run."""
+"""The section `train` of a configuration, and the learning rate schedule of a run."""
 
 from __future__ import annotations
 

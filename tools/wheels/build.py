@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("python3.10", "python3.11", "python3.12")
 POLICY = "manylinux_2_28"
-# Prefixes of the symbols of Python and MPI, which have no versions.
+# Prefixes of the symbols of Python and MPI. These symbols have no versions.
 FROM_ELSEWHERE = ("Py", "_Py", "MPI_", "ompi_")
 # The command auditwheel accepts only wheels for the processor on which it runs.
 AUDITWHEEL = """import platform, sys
@@ -146,7 +146,7 @@ def path_flags(tree: Path, work: Path, include: str) -> list[str]:
 
 
 def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
-    """Compile the core; return the wheel that setuptools writes with the core."""
+    """Compile the core, and let setuptools write a wheel; return the wheel's path."""
     tools = Tools(machine)
     libraries = work / "libraries"
     write_libraries([tools["g++"]], machine, libraries)

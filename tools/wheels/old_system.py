@@ -84,7 +84,7 @@ def _numbers(version: str) -> tuple[str, tuple[int, ...]] | None:
 
 
 def old_symbols(symbols: list[Symbol]) -> list[Symbol]:
-    """Return the defined symbols in the newest versions in `LIMITS`, except thread-local symbols.
+    """Return each defined symbol in its newest version within `LIMITS`; omit thread-local symbols.
 
     Example:
         >>> kinds = (True, False, 0, False)

@@ -441,7 +441,7 @@ class _Operators:
 
 
 def _lines(signature: Signature, traced: Trace, operators: _Operators) -> list[str]:
-    """Return the source lines of a forward pass."""
+    """Return the source lines of a forward pass that calls an operator."""
     made = plan(traced)
     graph = f"self.{operators.name_of(made)}"
     return forward_lines(operators.cells, signature, made, graph, traced.result)

@@ -27,9 +27,9 @@ _told: set[int] = set()  # numbers of operators about which a warning was given
 class FusedGraph(FusedLayer):
     """Runs layers that read each other's outputs as one operator forward and one backward.
 
-    Separate operators exchange rows through memory. An input of several layers is copied for each
-    layer, and outputs of several layers are joined before the next layer reads them. In one
-    operator, each slice of the batch passes through all layers.
+    Without fusion, the layers' operators exchange rows through memory. An input of several layers
+    is copied for each layer, and outputs of several layers are joined before the next layer reads
+    them. In one operator, each slice of the batch passes through all layers.
 
     The layers are children of the network, so the network determines the names of the layers'
     parameters. The `FusedGraph` itself has no parameters. If the operator cannot be used (see

@@ -30,9 +30,9 @@ class CombinedOptimizer(nn.Optimizer):
     Args:
         optimizers: optimizers of this package, with the same loss scale and without a common
             parameter.
-        clip_global_norm: upper limit > 0 for the norm of all parts' gradients together, or None. If
-            a limit is set, the parts must not clip gradients. If `clip_global_norm` is None, each
-            optimizer clips by its own limit. Default: None.
+        clip_global_norm: upper limit > 0 for the norm of the gradients of all parts together, or
+            None. If a limit is set, the parts must not clip gradients. If `clip_global_norm` is
+            None, each optimizer clips by its own limit. Default: None.
 
     Raises:
         TypeError: `optimizers` is not an iterable of optimizers of this package, or

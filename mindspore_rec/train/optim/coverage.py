@@ -36,7 +36,7 @@ def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
     """Return whether each parameter decays; if there are no parameter groups, all tables decay.
 
     Args:
-        optimizer: the optimizer, with the flags that `nn.Optimizer` has set.
+        optimizer: the optimizer, whose flags the constructor of `nn.Optimizer` has already set.
         owners: the table of each parameter, or None for a dense parameter.
     """
     if optimizer.is_group:

@@ -41,8 +41,8 @@ class DenseStep(nn.Cell):
         rule: name of the native rule.
         constants: constants of the rule.
         parameters: float32 Parameters.
-        states: the states of each parameter, in the rule's order; each state is a Parameter of the
-            same shape.
+        states: for each parameter, the parameter's states in the rule's order. A state is a
+            Parameter with the shape of the parameter.
         decayed: a flag per parameter, True if the parameter decays.
         own_rates: True if each parameter has its own learning rate, False if all parameters share
             one rate.

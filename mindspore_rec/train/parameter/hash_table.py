@@ -162,7 +162,7 @@ class HashTable(DynamicTable):
     def _make_map_operators(self) -> None:
         zeros = ops.zeros_like
 
-        # A graph is differentiated as a whole, so every operator that reaches the loss needs a
+        # A graph is differentiated as a whole, so every operator on which the loss depends needs a
         # gradient function.
         def put_bprop(key, value, descriptor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(key), zeros(value), descriptor

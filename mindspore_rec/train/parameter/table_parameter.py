@@ -35,7 +35,7 @@ os.register_at_fork(after_in_child=_open.clear)
 
 
 def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
-    """Return the open tables named `name` that are still referenced, in any order.
+    """Return the open tables named `name` to which an object still refers, in any order.
 
     Args:
         name: name of the tables.
@@ -210,8 +210,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def refuse_device(self, cell: str) -> None:
         """If rows are in device memory that the host cannot read, raise ValueError.
 
-        If the device is the CPU, the method raises no error, because the device tier shares the
-        host's memory.
+        On the CPU, the method raises no error, because the device tier shares the host's memory.
 
         Args:
             cell: name of the cell that reads rows on the host, for the message.

@@ -13,7 +13,7 @@ __all__ = ["TableTraining"]
 
 
 class TableTraining(NativeAccess):
-    """Methods for an optimizer's gradients and steps, prefetched rows and operator times."""
+    """Methods for an optimizer's gradients and steps, for prefetching, and for operator times."""
 
     # ---- optimizer
 
@@ -36,7 +36,7 @@ class TableTraining(NativeAccess):
         return self._synchronised().bind_optimizer(rule, **constants)
 
     def accumulate_by_handle(self, handles: np.ndarray, gradients: np.ndarray) -> None:
-        """Add gradients of rows to the gradients that the next step applies.
+        """Add gradients of the rows at `handles` to the gradients of the next step.
 
         Args:
             handles: int64 `[n, 2]`, from `lookup_with_handles`.

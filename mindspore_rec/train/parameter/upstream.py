@@ -111,8 +111,8 @@ def check_described_once(describing: list[str], config: Any, **required: Any) ->
     """Check that either `config` or other arguments describe a table, but not both.
 
     Args:
-        describing: names of the `describing_arguments` of a call.
-        config: the argument `config` of the call.
+        describing: result of `describing_arguments` for the call.
+        config: value of the argument `config` in the call.
         **required: arguments of the call that have no default in the upstream library.
 
     Raises:

@@ -145,7 +145,7 @@ class OwnFeed:
             raise error
 
     def on_wait(self) -> None:
-        """Call `on_idle`, or raise an error to end the wait for the source's next batch."""
+        """Call `on_idle`, or raise an error that ends the wait for the source's next batch."""
         if self._reader.interrupted():
             raise KeyboardInterrupt
         if self._reader.has_batch():

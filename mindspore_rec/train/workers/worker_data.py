@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""worker_source: this worker's share of the data of a training or an evaluation."""
+"""worker_source: returns this worker's share of the data of a training or an evaluation."""
 
 from __future__ import annotations
 

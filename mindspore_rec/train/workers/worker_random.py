@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers of a network on several workers: each worker draws different numbers."""
+"""Seeds a network's random operators so that each worker draws different random numbers."""
 
 from __future__ import annotations
 

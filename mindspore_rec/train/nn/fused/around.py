@@ -13,7 +13,8 @@ __all__ = ["cells_around"]
 def cells_around(*cells: nn.Cell) -> list[nn.Cell]:
     """Return `cells`, and all cells of the process that contain one of `cells` at any depth.
 
-    A cell has no reference to its parents, so all objects of the process are searched.
+    Because a cell has no reference to its parents, the function searches all objects of the
+    process.
 
     Example:
         >>> inner = nn.ReLU()

@@ -179,7 +179,7 @@ class FusedLayer(nn.Cell):
         return next((name for name, each in self.cells_and_names() if each is cell), "")
 
     def fuses(self) -> list[FusedLayer]:
-        """Return the layers inside this layer that the fused form computes."""
+        """Return the layers inside this layer that this layer's operator computes."""
         return []
 
     def cells_in(self) -> list[nn.Cell]:

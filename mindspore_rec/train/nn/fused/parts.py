@@ -20,8 +20,8 @@ class LinearPart(nn.Cell):
     Args:
         layer: the layer to compute, including the layer's own activation.
         widths: floats per row of each input.
-        activation: activation of the result. The layer, or a cell after the layer, applies the
-            activation. Default: 'none'.
+        activation: name of the activation, which the layer or a cell after the layer applies.
+            Default: 'none'.
     """
 
     def __init__(self, layer: nn.Dense, widths: tuple[int, ...], activation: str = "none") -> None:

@@ -263,7 +263,7 @@ class _Planner:
         return True
 
     def _stands_beside(self, layer: nn.Cell | None, arguments: list[list[int]]) -> bool:
-        """Return whether values can be adjacent in memory; a value cannot be stored twice."""
+        """Return whether a layer's input values can be adjacent; a value cannot be stored twice."""
         if isinstance(layer, FusedLayer):
             arguments = list(layer.joined(tuple(arguments)))
         places = [number for argument in arguments for number in argument]

@@ -56,7 +56,7 @@ class Signature:
         text: source text of the arguments in the method's definition.
 
     Raises:
-        TraceError: the trace cannot call `construct` with its arguments.
+        TraceError: the trace does not support the arguments of `construct`.
     """
 
     def __init__(self, cell: nn.Cell, inputs: int | None) -> None:

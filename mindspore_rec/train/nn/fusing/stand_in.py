@@ -28,9 +28,9 @@ _thread = threading.local()
 
 
 def problems() -> list[str]:
-    """Return this thread's list of trace error messages, to which the caller may append.
+    """Return this thread's list of trace error messages; the caller may append messages.
 
-    A `construct` may catch an error. Therefore the trace reads the messages after `construct` has
+    Because a `construct` may catch an error, the trace reads the messages after `construct` has
     ended.
     """
     if not hasattr(_thread, "problems"):

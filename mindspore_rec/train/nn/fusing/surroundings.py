@@ -109,7 +109,7 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
 
 
 def constants_of_class(kind: type) -> dict[str, Any]:
-    """Return the numbers and texts in the attributes of a class.
+    """Return a dict from the names of a class's attributes to the numbers and strings in them.
 
     Example:
         >>> constants_of_class(type("Net", (), {"scale": 2.0}))

@@ -83,7 +83,8 @@ class Trace:
     """Steps of a forward pass.
 
     Attributes:
-        inputs: number of arguments of `construct`. The first values of the trace are the arguments.
+        inputs: number of arguments of `construct`. The arguments are the values with the indexes 0
+            to `inputs - 1`.
         steps: the steps in order.
         result: index of the returned value, or a tuple of indexes.
         entered: the cells whose `construct` is a part of the trace.
