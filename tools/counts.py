@@ -166,7 +166,7 @@ def public() -> tuple[Public, ...]:
 
 
 def called(module: str, name: str) -> Iterator[Public]:
-    """Yield a public function, or the constructor and the public methods of a class."""
+    """Yield a public function, or a public class's constructor and public methods."""
     there = definition(module, name)
     if there is None:
         return

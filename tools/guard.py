@@ -60,7 +60,7 @@ def recording_of(tree: Path, only: list[str] | None, jobs: int) -> dict[str, Any
 
 
 def show(before: dict[str, Any], now: dict[str, Any], only: list[str] | None) -> bool:
-    """Print two recordings side by side; return True if they are equal."""
+    """Print two recordings side by side; return whether the recordings are equal."""
     for line in machine_lines(before["machine"], now["machine"]):
         print(line)
     earlier = {name: run for name, run in before["runs"].items() if name in (only or [name])}

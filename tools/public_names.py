@@ -102,7 +102,7 @@ def described(value: Any) -> Record:
 
 
 def kind_of(value: Any) -> str:
-    """Return 'class', 'function', 'module', or the name of a value's type."""
+    """Return 'class', 'function' or 'module', or for other values the name of the value's type."""
     if inspect.isclass(value):
         return "class"
     if inspect.ismodule(value):

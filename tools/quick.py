@@ -11,8 +11,8 @@ files in the folders of changed files, and the C++ test files that include a cha
 directly or indirectly. The files nearest to a change are first. `cpp` compiles C++ test files for
 at most `CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files. `pytest` runs
 changed test files and the checks of `ALWAYS`. In the remaining time up to `--seconds`, `pytest`
-runs the tests that import a changed file, directly or indirectly. The nearest tests run first. The
-command prints the number of test files that ran; `bash build.sh test` runs all tests.
+runs the tests that import a changed file, directly or indirectly. Tests nearest to a change run
+first. The command prints the number of test files that ran; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations

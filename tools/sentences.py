@@ -47,7 +47,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def of_page(text: str) -> Iterator[str]:
-    """Yield the sentences of a page, without its programs and tables."""
+    """Yield the sentences of a page, without code blocks and tables."""
     running = re.sub(r"^(```.*?^```|    .*?$|\|.*?$|#.*?$)", "\n", text, flags=re.M | re.S)
     running = re.sub(r"^\s*[*-] ", "\n", running, flags=re.M)
     yield from sentences(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", running))

@@ -176,7 +176,7 @@ def disturb(place: Place, rate: float, seed: int, pipe: Any) -> None:
 
 
 def start(root: Path, token: str, options: Any) -> tuple[subprocess.Popen[str], int, int]:
-    """Start a server with tokens, both protocols and an access log; return process and ports."""
+    """Start a server with tokens, HTTP, gRPC and an access log; return the process and ports."""
     tokens = root.with_name("tokens")
     tokens.write_text(token)
     tokens.chmod(0o600)

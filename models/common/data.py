@@ -137,7 +137,7 @@ class Data:
         name: name of the data and of the test rows, for printed results.
         fields: number of categorical fields.
         dense: number of numeric columns.
-        train: function of batch size and epochs that returns the training batches of all epochs in
+        train: function `(batch_size, epochs)` that returns the training batches of all epochs in
             order.
         train_rows: number of rows in an epoch.
         test: batches of test rows, which can be read repeatedly, from memory or disk.

@@ -117,7 +117,7 @@ class HistoryRun:
     train: LengthConfig = field(default_factory=LengthConfig)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the network, the fields of the section `model`."""
+        """Return the network's settings: a dict with the fields of the section `model`."""
         return dataclasses.asdict(self.model)  # type: ignore[attr-defined]
 
 

@@ -126,7 +126,7 @@ def write_report(
         title: title of the page.
         figures: figures of the run, in the form that `--json` writes.
         points: points of a `Recorder`.
-        curves: predicted and observed rates, by task; empty if the run was interrupted.
+        curves: maps each task to predicted and observed rates; empty if the run was interrupted.
         operators: times of the operators. Default: None, which means that the page shows no times.
 
     Raises:

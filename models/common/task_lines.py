@@ -26,7 +26,7 @@ def result_lines(data: Data, what: str, metrics: Mapping[str, float]) -> str:
 def mean_lines(
     data: Data, runs: int, mean: Mapping[str, float], deviation: Mapping[str, float] | None
 ) -> str:
-    """Return the lines of several runs with different seeds.
+    """Return the lines that show the metrics of several runs with different seeds.
 
     Args:
         data: the data that the runs were evaluated on.

@@ -59,7 +59,7 @@ def check_counts(config: Any, faae_coefficient: int) -> None:
 
 
 def check_max_norm(value: float | None) -> float | None:
-    """Check and return a `max_norm`, None or a number above 0.
+    """Check that `value` is None or a number above 0, a legal `max_norm`, and return it.
 
     Raises:
         TypeError, ValueError: `value` is neither None nor a finite number above 0.

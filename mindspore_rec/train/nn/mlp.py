@@ -194,7 +194,7 @@ class MLP(FusedLayer):
         """Set the moving statistics.
 
         Args:
-            packed: last output of the training program, which contains the new statistics.
+            packed: last output of the training program, which contains the new moving statistics.
             moved: for each hidden layer, the offset of the layer's new statistics in `packed`.
         """
         for k in range(self.hidden):

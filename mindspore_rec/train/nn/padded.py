@@ -24,8 +24,8 @@ class ToPadded(nn.Cell):
 
     Args:
         length: number of values per row of the block, L, 1 to 65536.
-        keep: which values of a list with more than `length` values are kept, 'last' or 'first'.
-            Default: 'last'.
+        keep: which `length` values of a longer list to keep, the 'last' or the 'first'. Default:
+            'last'.
         padding: value of the padding, such as `PADDING_KEY` for keys. Default: 0.
 
     Inputs:

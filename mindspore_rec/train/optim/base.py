@@ -77,8 +77,8 @@ class SparseOptimizer(nn.Optimizer):
         clip_global_norm: finite number > 0, or None for no clipping.
         rule: name of the native rule.
         constants: constants of the rule.
-        state: initial values of the dense parameters' states, by attribute name. A state has the
-            shape of its parameter.
+        state: maps the name of each state of the dense parameters to the state's initial value.
+            Each name becomes an attribute. A state has the shape of its parameter.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -355,7 +355,7 @@ class SparseOptimizer(nn.Optimizer):
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Do one step for tables only, outside a graph, by handles of `lookup_with_handles`.
+        """Outside a graph, do one step for tables only, with handles from `lookup_with_handles`.
 
         Gradients of a row that occurs several times are summed; gradients of ids that were not
         admitted are dropped. The call counts as one step of the optimizer. If the call raises one

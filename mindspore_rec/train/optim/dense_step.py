@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One operator of the native core for an optimizer's step of the dense parameters."""
+"""The native operator that does an optimizer's step for all dense parameters."""
 
 from __future__ import annotations
 

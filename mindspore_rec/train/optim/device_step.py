@@ -49,7 +49,7 @@ class DeviceStep(nn.Cell):
         self._zero, self._one = Tensor(0, ms.int64), Tensor(1, ms.int64)
 
     def slots(self, token: Tensor) -> Tensor:
-        """Return the slots of the rows with a gradient, int32 `[n]`, `n >= 1`."""
+        """Return the slots, int32 `[n]` with `n >= 1`, of the rows with a gradient."""
         # Shape inference can learn a data-dependent length only from `ops.Range`, so the operator
         # that returns the slots reads a range with one element per slot.
         count = self._count(token, self._descriptor).reshape(())

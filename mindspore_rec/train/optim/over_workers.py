@@ -42,8 +42,7 @@ class WorkerExchange(nn.Cell):
         super().__init__(auto_prefix=False)
         self._table_index = tuple(i for i, owner in enumerate(owners) if owner is not None)
         self._dense_index = tuple(i for i, owner in enumerate(owners) if owner is None)
-        # Bypass __setattr__, which would make the Parameters part of this cell. The Parameters
-        # belong to the optimizer and keep their names.
+        # Bypass Cell.__setattr__, because the Parameters belong to the optimizer, not to this cell.
         self.__dict__["_dense"] = tuple(parameters[i] for i in self._dense_index)
         tables = [owners[i] for i in self._table_index]
         if tables:

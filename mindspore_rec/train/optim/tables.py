@@ -37,12 +37,12 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
 
     Args:
         optimizer: the optimizer.
-        owner: the owner of the table, a MapParameter or a StaticParameter.
+        owner: the table, a HashTable or a StaticParameter.
         rule: name of the native rule.
         constants: the rule's constants, as in `TableParameter.bind_optimizer`.
 
     Returns:
-        The number that identifies the optimizer to the table in each step.
+        The id of the binding, by which the table recognizes the optimizer in each step.
     """
     before = _trainers.get(owner.id)
     if before is not None and before[0]() is not None and before[1] != rule:

@@ -129,7 +129,7 @@ class DeviceTier(nn.Cell):
         self._swap = Swap(self.values, self.states, width, self.rows + 2)
 
     def lookup(self, ids: Tensor, descriptor: Tensor, anchor: Parameter) -> Tensor:
-        """Return the rows of a training lookup, `[*ids.shape, dim]`; called in a graph."""
+        """In a graph, do a training lookup; return the rows, `[*ids.shape, dim]`."""
         if self.shared:
             slots, ticket = self._slots(ids, descriptor, anchor, self.values)
             return self._take(slots, ticket, descriptor, anchor, self.values)

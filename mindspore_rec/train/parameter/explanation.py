@@ -76,7 +76,7 @@ def _utc(seconds: int) -> str:
 def explanation(
     table: str, key: int, known: dict[str, Any], *, admission: str, scored: bool
 ) -> Explanation:
-    """Return the Explanation of a key from the result of the native table.
+    """Convert the native table's information about a key to an `Explanation`.
 
     Args:
         table: name of the table.

@@ -85,7 +85,7 @@ class ChangeMarks:
         self._release()
 
     def release_all(self) -> None:
-        """Drop all marks; afterwards, the table has no marks, like a new table."""
+        """Drop all marks of the table."""
         self._held.clear()
         self._held_by.clear()
         self._release()

@@ -65,7 +65,7 @@ def _named(name: str, scope: int | None) -> list[TableParameter]:
 
 
 def _new_table(config: TableConfig) -> _native.Table:
-    """Make the native table that a config describes, with the tiers of its cache."""
+    """Return a new native table that a config describes, with the tiers of the config's cache."""
     table = _named_table(config)
     if config.cache is not None:
         try:
@@ -228,7 +228,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         weighted: bool = False,
         faae_coefficient: int = 1,
     ) -> Tensor:
-        """Return a lookup descriptor: the settings of a lookup, as an input of its operators.
+        """Return a lookup descriptor: a Tensor from which operators read the settings of a lookup.
 
         Args:
             padding_key: id whose lookup returns zeros and trains no row. Default: none.

@@ -110,7 +110,7 @@ class TableTraining(NativeAccess):
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:
-        """Return hash and number of ids of each training lookup, for the last step with lookups."""
+        """Return (hash, number of ids) for each training lookup of the last step with lookups."""
         return self._synchronised().recent_lookups()
 
     # ---- time

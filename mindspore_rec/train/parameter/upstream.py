@@ -113,7 +113,7 @@ def check_described_once(describing: list[str], config: Any, **required: Any) ->
     Args:
         describing: result of `describing_arguments` for the call.
         config: value of the argument `config` in the call.
-        **required: arguments of the call that have no default in the upstream library.
+        **required: values of the arguments that have no default in the upstream library.
 
     Raises:
         TypeError: `config` is neither None nor a TableConfig; or `config` is None and a required

@@ -17,7 +17,7 @@ __all__ = ["WorkerMetrics", "whole_outputs"]
 
 
 class WorkerMetrics:
-    """Metrics that cover the rows of all workers at the end of an evaluation.
+    """Metrics that, at the end of an evaluation, cover the rows of all workers.
 
     With one worker, all metrics are updated with the outputs of this worker, and nothing is merged.
 

@@ -19,7 +19,7 @@ _UNSEEDED = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # on the CPU all process
 
 
 def draw_apart(group: Group, network: nn.Cell) -> None:
-    """Seed MindSpore's random operators by worker; warn if masks differ from a single worker's.
+    """Seed random operators differently per worker; warn if a single worker would draw other masks.
 
     With the same `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units in the
     rows of every worker. Layers of this package that run as one operator need no seed per worker,

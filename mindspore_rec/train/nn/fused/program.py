@@ -13,7 +13,7 @@ __all__ = ["NO_PART", "Columns", "Part", "Program"]
 
 
 class Columns(NamedTuple):
-    """Columns of a value, which is a matrix with one row per sample.
+    """Columns of a value; the value is a matrix with one row per sample.
 
     Attributes:
         value: index of the value.
@@ -175,7 +175,7 @@ class Program:
         """Add a layer that sums groups of columns from left to right; return the output's columns.
 
         Args:
-            x: adjacent columns of the groups.
+            x: columns of all groups, side by side.
             width: columns per group.
             output: columns to write. Default: a new value.
         """
@@ -238,7 +238,7 @@ class Program:
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply each group of columns by one column of `scales`; all groups are equally wide."""
+        """Add a layer that multiplies group i of the columns of `x` by column i of `scales`."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y

@@ -53,7 +53,7 @@ class Signature:
     Attributes:
         names: text that stands for each argument in the method's body.
         required: number of arguments without a default.
-        text: source text of the arguments in the method's definition.
+        text: source text of the parameter list in the method's definition.
 
     Raises:
         TraceError: the trace does not support the arguments of `construct`.
@@ -158,9 +158,9 @@ def construct_of(signature: Signature, blocks: Sequence[tuple[str, Sequence[str]
     """Return the function `construct`.
 
     Args:
-        signature: its arguments.
-        blocks: pairs of a condition and its lines, which end with a return. If no condition is
-            true, the network runs layer by layer.
+        signature: arguments of `construct`.
+        blocks: pairs (condition, source lines to run if the condition is true). The lines end with
+            a return. If no condition is true, the network runs layer by layer.
     """
     text = _HEADER.format(arguments=signature.text, is_used=IS_USED, by_layers=signature.by_layers)
     for condition, lines in blocks:

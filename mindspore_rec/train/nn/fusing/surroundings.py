@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watches the global names, attributes and functions that a `construct` uses.
 
-The operator for a network is made only once. Therefore a trace records each number that `construct`
-reads, and later calls check that these numbers are unchanged. If the network calls a function whose
-result may change from step to step, the trace ends with an error.
+The operator for a network is made only once, so a trace records each number that `construct` reads,
+and later calls check that these numbers are unchanged. If the network calls a function whose result
+may change from step to step, the trace ends with an error.
 """
 
 from __future__ import annotations

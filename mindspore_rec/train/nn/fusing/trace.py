@@ -469,8 +469,8 @@ def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
     An operator without a traced input would run once, during the trace, and not in later steps.
 
     Raises:
-        TraceError: the operator reads no traced value, so the operator may change a Parameter, draw
-            random numbers or make a constant.
+        TraceError: the operator reads no traced value. Such an operator may change a Parameter,
+            draw random numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")

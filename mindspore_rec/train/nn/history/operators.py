@@ -55,7 +55,7 @@ class HistoryOperator(nn.Cell):
 
 
 class HistoryLayer(nn.Cell):
-    """Base class of layers that run the operators; all operators read float32 only.
+    """Base class of layers that run operators of this module; these operators read only float32.
 
     The graph compiler compiles properties of a cell's own class, but calls properties of a base
     class in Python. This base class contains the properties that the compiler cannot compile.
@@ -222,9 +222,8 @@ class AddPlaces(HistoryOperator):
 class Residual(HistoryOperator):
     """Adds two matrices of the same shape, and passes the gradient of the sum to both.
 
-    MindSpore's own addition accepts inputs of different shapes. Therefore, if the number of rows is
-    not known before the step, the gradient of MindSpore's addition also sums over the rows for each
-    input.
+    MindSpore's own addition accepts inputs of different shapes, so its gradient also sums over the
+    rows for each input if the number of rows is not known before the step.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
