@@ -236,7 +236,7 @@ def vague_variables() -> list[str]:
 
 
 def pronouns() -> list[str]:
-    """Pronouns where a noun belongs, on pages and in comments and docstrings."""
+    """Return pronouns that stand where a noun belongs, in pages, comments and docstrings."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
     pages += files("*.md", folders=(*READ, "docs"))
     return matches(PRONOUNS, *pages, *files("*.py", "*.h", "*.cc", "*.inl"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the changes since a commit: lint, and tests close to the changes, in about a minute.
+"""Check the changes since a commit, in about a minute: lint, and tests close to the changes.
 
     python tools/quick.py lint
     python tools/quick.py cpp build/csrc-native

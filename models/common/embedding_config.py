@@ -181,7 +181,7 @@ class EmbeddingConfig:
 
     @property
     def numbers_ids(self) -> bool:
-        """True if ids are indexes into a vocabulary instead of keys."""
+        """True if ids are numbered, False if ids are keys."""
         return self.vocabulary or self.kind == "converted"
 
     @property

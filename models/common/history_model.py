@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RowsConfig:
-    """The section `data` of a configuration.
+    """Settings in a configuration's section `data`.
 
     Args:
         task: 'seen' or 'interest', as in `datasets.synthetic.histories`.

@@ -187,7 +187,7 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
 
 
 def check_core(file: Path, readelf: str) -> None:
-    """Stop if a compiled file needs unversioned foreign symbols, or has library search paths."""
+    """Exit if a compiled file needs a symbol that old systems lack, or has library search paths."""
     for symbol in symbols_of(file, readelf):
         if symbol.defined or symbol.version or symbol.is_weak:
             continue
@@ -235,7 +235,7 @@ def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str
 
 
 def each_core(files: dict[str, bytes], change: Callable[[Path], None], work: Path) -> None:
-    """Call a function for each compiled file of a wheel; the function changes the file."""
+    """Call `change` for each compiled file of a wheel; `change` modifies the file."""
     folder = work / "cores"
     folder.mkdir(exist_ok=True)
     for name in [each for each in files if each.endswith(".so")]:
@@ -299,7 +299,7 @@ def finish(raw: Path, python: Path, machine: str, work: Path, output: Path) -> l
 
 
 def build(python: str, machine: str, folder: Path, output: Path) -> list[Path]:
-    """Build the wheels of a Python for a processor; return their paths."""
+    """Build the wheels for one Python and one processor; return the wheels' paths."""
     requirements = build_requirements()
     version = run(python, "-c", "import sys; print('%d%d' % sys.version_info[:2])").strip()
     environment = make_environment(python, folder / f"venv-{version}", requirements)

@@ -74,7 +74,7 @@ class SeededDropout(nn.Cell):
 
 
 def check_rate(argument: str, value: float) -> float:
-    """Return `value` as a float, a probability below 1.
+    """Return `value` as a float; raise an error if `value` is not in [0, 1).
 
     Raises:
         TypeError, ValueError: `value` is not a number in [0, 1).

@@ -166,7 +166,7 @@ class FusedGraph(FusedLayer):
         return True if differences == 0 else _refuses(self.owner, self.number)
 
     def fuses(self) -> list[FusedLayer]:
-        """Return the layers that can also run as separate operators."""
+        """Return the layers of the graph that are FusedLayers."""
         layers = [_layer_of(part) for part in self.parts]
         return [layer for layer in layers if isinstance(layer, FusedLayer)]
 

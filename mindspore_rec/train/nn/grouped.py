@@ -41,8 +41,8 @@ class GroupedEmbedding(nn.Cell):
         ids: int32 or int64 Tensor `[..., tables]`.
 
     Outputs:
-        float32 Tensor `[..., tables, dim]` if all rows have the same size `dim`. Otherwise, a
-        float32 Tensor `[..., sum of the dims]`: the rows of the tables one after another.
+        float32 Tensor `[..., tables, dim]` if all rows have the same size `dim`. If the sizes
+        differ, a float32 Tensor `[..., sum of the dims]` with the concatenated rows of the tables.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -245,7 +245,7 @@ class MLP(FusedLayer):
 
 
 def check_hidden(hidden: Sequence[int], most: int) -> tuple[int, ...]:
-    """Check and return the widths of hidden layers.
+    """Check the widths of hidden layers, and return the widths as a tuple.
 
     Args:
         hidden: width of each layer; may be empty.

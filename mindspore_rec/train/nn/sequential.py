@@ -133,7 +133,7 @@ class FusedSequential(FusedLayer):
 
 
 def _steps_of(stack: nn.SequentialCell) -> tuple[_Step, ...] | None:
-    """Return the dense layers with their activations; None if the stack cannot be fused."""
+    """Return a `_Step` for each dense layer, or None if the stack cannot be fused."""
     steps: list[_Step] = []
     if is_altered(stack) or is_watched(stack):
         return None

@@ -2,8 +2,8 @@
 """The optimizers' formulas for rows, built from elementwise operators that all devices have.
 
 Each rule takes gathered rows `w [n, dim]`, their states `s [n, width]` in the layout of the native
-core, and the summed raw gradients `g [n, dim]`. The rule returns the new `w` and `s`. Operations
-and their order are the same as in `csrc/rows/kernels.inl`.
+core, and the summed raw gradients `g [n, dim]`. The rule returns the new `w` and `s`. Each rule
+does the operations of `csrc/rows/kernels.inl` in the same order.
 """
 
 from __future__ import annotations

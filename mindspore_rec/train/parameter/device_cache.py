@@ -113,7 +113,7 @@ class DeviceTier(nn.Cell):
         return Parameter(Tensor.from_numpy(array), name=name, requires_grad=False)
 
     def bind(self) -> None:
-        """Allocate the optimizer's state. Bind an optimizer first, then call this method."""
+        """Allocate the optimizer's state; call this method after an optimizer has been bound."""
         width = self._native.device_state_width
         rows = self.rows + EXTRA_ROWS
         if self.shared:

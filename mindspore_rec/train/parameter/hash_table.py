@@ -405,7 +405,8 @@ class HashTable(DynamicTable):
         """Set rows from `export_data`, and erase keys with status 2 (erased).
 
         Args:
-            data: keys `[n]`, values (one row per key that is not erased), and statuses `[n]`.
+            data: a tuple of keys `[n]`, values (one row for each key that is not erased) and
+                statuses `[n]`.
 
         Raises:
             TypeError: keys are not int32 or int64, or values are not float32.

@@ -95,7 +95,7 @@ def _named_table(config: TableConfig) -> _native.Table:
 def _check_replaceable(config: TableConfig) -> None:
     """Raise NameTakenError if an open table has the same name and both tables have lower tiers.
 
-    The table's name identifies its lower tier: a directory, or keys on a server.
+    A table's name determines the place of the table's lower tier: a directory, or keys on a server.
     """
     for older in open_tables(config.name or "", all_scopes=True):
         if _has_lower_tier(config.cache) and _has_lower_tier(older.cache):
@@ -393,7 +393,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
-        """Free the table's rows and name. After the call, any use of the table raises an error.
+        """Free the table's rows, and make the table's name available again. After the call, any use
+        of the table raises an error.
 
         Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
         variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the

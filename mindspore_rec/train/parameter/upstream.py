@@ -71,7 +71,7 @@ _DESCRIBING = frozenset(
 
 
 def given_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> list[str]:
-    """Return the names of a call's arguments that differ from their defaults.
+    """Return the names of the arguments whose values in a call differ from the defaults.
 
     Args:
         function: the function that was called.

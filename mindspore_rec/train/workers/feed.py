@@ -43,7 +43,7 @@ class Reader:
 
 
 class Feed(Protocol):
-    """Batches of this worker; all workers read the same number of batches."""
+    """Protocol of a worker's feed of batches; all workers read the same number of batches."""
 
     @property
     def stopped(self) -> bool:

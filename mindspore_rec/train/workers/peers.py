@@ -156,7 +156,7 @@ class Peers(Alone):
         return (made, *outputs[1:]) if many else made
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Find out whether any worker stops; if one stops, tell all workers why."""
+        """Find out whether a worker stops; if a worker stops, tell all workers the reason."""
         if not self.feed.agree_stop() or self._told:
             return
         self._told = True

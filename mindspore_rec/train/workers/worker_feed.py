@@ -167,7 +167,7 @@ class WorkerFeed:
         raise_on(rank, self._failed, RuntimeError(f"worker {self._failed} could not read its data"))
 
     def _own(self) -> tuple[State, Batch | None]:
-        """Return the state of this worker's data and the next batch, if there is one."""
+        """Return the state of this worker's data, and the next batch or None."""
         self._said = time.monotonic()
         if self._reader.wants_stop():
             return State.NOTHING, None

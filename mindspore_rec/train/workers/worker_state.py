@@ -26,9 +26,9 @@ class WorkerState:
     Fused layers of this package normalize over the rows of all workers, with bit-identical results
     on all workers. MindSpore's normalizations and `Dice` use only the rows of one worker. After
     each step, the moving statistics of MindSpore's normalizations and of `Dice` are averaged over
-    the workers, weighted by the workers' row counts. Therefore the networks of all workers give
-    equal predictions. Idle workers are left out of the averages. Every 100 steps, the workers
-    compare their parameters that have no gradient and are not moving statistics.
+    the workers, weighted by the workers' row counts, so the networks of all workers give equal
+    predictions. Idle workers are left out of the averages. Every 100 steps, the workers compare
+    their parameters that have no gradient and are not moving statistics.
 
     Args:
         group: the workers.

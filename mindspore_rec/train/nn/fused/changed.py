@@ -22,7 +22,7 @@ _MODELESS = (nn.Dense, nn.ReLU, nn.LeakyReLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.S
 def changed_inside(
     layer: nn.Cell, cells: Sequence[nn.Cell], made_of: Sequence[nn.Cell]
 ) -> tuple[nn.Cell, str] | None:
-    """Return the first cell that the layer's operator cannot replace, and say why.
+    """Return the first cell that the layer's operator cannot replace, and the reason.
 
     Args:
         layer: the fused layer.

@@ -46,8 +46,8 @@ class FusedLayer(nn.Cell):
     A subclass sets `in_features`, the widths of its inputs. The subclass calls `_fuse` at the end
     of its `__init__`, reads `self.is_fused` in `construct`, and describes its fused form in
     `add_to`. So that MindSpore's layers have the same precision, the subclass calls `factor` for
-    the factors of matrix products and `product` for the products. A layer without products to round
-    sets `rounds_products = False`.
+    the factors of matrix products and `product` for the products. A subclass without matrix
+    products sets `rounds_products = False`.
 
     Args:
         compute_dtype: type of the products' factors, one of `COMPUTE_DTYPES`.
@@ -266,7 +266,7 @@ def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
 
 
 def _is_half(cell: nn.Cell) -> bool:
-    """Return whether `to_float` has changed the type in which a cell computes."""
+    """Return whether a cell computes in float16 or bfloat16 after a call of `to_float`."""
     flags = cell.get_flags()
     return bool(flags.get("fp16") or flags.get("bf16"))
 

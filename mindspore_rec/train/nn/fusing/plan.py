@@ -57,7 +57,7 @@ class Node:
 
 @dataclass
 class Plan:
-    """Steps before an operator, the layers in the operator, and the steps after the operator.
+    """Plan of a forward pass: steps before an operator, layers in the operator, steps after it.
 
     Attributes:
         before: steps before the operator.

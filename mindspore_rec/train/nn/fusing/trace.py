@@ -273,7 +273,7 @@ class _Tracer:
         return returned
 
     def finish(self, returned: Any) -> Trace:
-        """Finish and return the trace of a network whose result is `returned`."""
+        """Finish the trace of a network whose result is `returned`; return the trace."""
         if self.surroundings.problem:
             raise TraceError(self.surroundings.problem)
         if problems():
@@ -368,7 +368,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return True if the user added an attribute whose name MindSpore does not use.
+    """Return whether an attribute's name comes from the user's code and not from MindSpore.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")

@@ -108,7 +108,7 @@ class TargetOperator(HistoryOperator):
 
 
 def target_operator(layers: int, *settings: Any) -> TargetOperator:
-    """Return a cell that runs the operator; `settings` are further arguments of `TargetOperator`.
+    """Return a `TargetOperator`; `settings` are the constructor's arguments after `layers`.
 
     Example:
         >>> target_operator(2, True, True, False, False, (1e-8, 0.9)).layers
