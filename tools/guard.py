@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a code change leaves results bit-identical, by digests of small seeded trainings.
+"""Check, by digests of small seeded trainings, that a code change leaves results bit-identical.
 
     python tools/guard.py --json output/before.json        before the change
     python tools/guard.py --compare output/before.json     after it
@@ -7,9 +7,9 @@
 
 Each run (`tests/guard/runs.py`) is a separate process and prints digests of tables, optimizer
 state, dense weights and predictions. The bits of results may differ between processors, and between
-versions of MindSpore, oneDNN and NumPy. Therefore recordings are compared only on one machine, and
-no recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if a
-run exists on one side only.
+versions of MindSpore, oneDNN and NumPy, so recordings are compared only on one machine, and no
+recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if a run
+exists on one side only.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Request:
 
 
 class Client(threading.Thread):
-    """Thread that sends one kind of request at a fixed rate; latency counts from the due time."""
+    """Thread that sends requests at a fixed rate; a latency begins when the request is due."""
 
     def __init__(self, kind: str, place: Place, request: Request, period: float) -> None:
         super().__init__(daemon=True)

@@ -143,7 +143,7 @@ def show_log() -> None:
 
 
 def save_json(path: Path | None, figures: dict[str, Any]) -> None:
-    """Write figures as JSON to a path, unless the path is None."""
+    """Write figures as JSON to `path`; do nothing if `path` is None."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

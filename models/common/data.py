@@ -196,7 +196,7 @@ def _open_synthetic(config: Synthetic, directory: Path | None) -> Data:
     if directory is not None:
         raise ValueError("--data is not for synthetic data, which are made as they are read")
     planted = config.planted()
-    # Training and test rows are two ranges of rows of the same planted model.
+    # Training rows and test rows are two ranges of one sequence of rows from the planted model.
     made = list(generate(config.test_rows, config.seed, config.rows, EVAL_BATCH, planted))
 
     def train(batch_size: int, epochs: int) -> Iterator[Batch]:

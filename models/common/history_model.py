@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of the zoo that reads histories: configuration, training, and its two commands.
+"""A model that reads histories: its configuration, its training and its two commands.
 
-The rows are from `datasets.synthetic.histories`; their best possible AUC is known.
+The rows are from `datasets.synthetic.histories`, so the best possible AUC is known.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RowsConfig:
         check_least("'data.test_rows'", self.test_rows, 2)
 
     def draw(self, seed: int) -> tuple[Planted, Planted, Planted]:
-        """Return training, validation and test rows of a seed.
+        """Return the training, validation and test rows that a seed determines.
 
         Raises:
             ValueError: the validation rows or the test rows have one label only, so the AUC is

@@ -67,7 +67,7 @@ class SeededDropout(nn.Cell):
         return x * ops.gather(self.scaled, (row + used) % self.masks, 0)
 
     def take(self) -> Tensor:
-        """Return n, int32 `[1]`: row i of the next batch uses mask (n + 1 + i) % `masks`."""
+        """Return n, int32 `[1]`, for the next batch: row i uses mask (n + 1 + i) % `masks`."""
         used = (self.used + self.stride) % self.masks
         ops.assign(self.used, used)
         return used

@@ -30,7 +30,7 @@ class FactorizationMachine(FusedLayer):
     The vector :math:`v_i` is the embedding of field i, multiplied by the feature's value. The cell
     computes :math:`y` by the last expression of the formula. The cell has no parameters: the
     vectors are parameters of the embedding. For the first-order term of a factorization machine,
-    sum an embedding of width 1.
+    sum embeddings of width 1 over the fields.
 
     Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127.
     Networks with this term are in Guo et al., "DeepFM: A Factorization-Machine based Neural Network

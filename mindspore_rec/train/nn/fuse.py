@@ -118,7 +118,7 @@ def is_fused(cell: nn.Cell) -> bool:
 
 
 def apply_fuse(network: nn.Cell, fuse: bool) -> None:
-    """Fuse a network of several layers, for `RecModel` and `TrainStep`.
+    """Fuse a network of several layers; `RecModel` and `TrainStep` call this function.
 
     The following networks stay unchanged, without a warning: containers, train steps, cells of a
     library, cells with a `bprop` or a compiled `construct`, networks with fewer than two unfused
@@ -257,7 +257,7 @@ def _can_fall_back(graph: FusedGraph) -> bool:
 
 
 def _attributes_of(cell: nn.Cell) -> dict[str, Any]:
-    """Return the names of a cell's attributes, with the numbers and functions in them."""
+    """Return a dict from the names of a cell's attributes to the numbers and functions in them."""
     attributes = {
         name: constant_of(value)
         for name, value in vars(cell).items()
@@ -412,7 +412,7 @@ class _Operators:
         self.graphs: dict[Any, tuple[str, FusedGraph]] = {}
 
     def name_of(self, made: Plan) -> str:
-        """Return the name of the operator for a plan; make the operator if it does not exist."""
+        """Return the name of the operator for a plan; if necessary, make the operator."""
         layers = tuple(
             (id(node.layer), node.activation, node.value, *map(tuple, node.arguments))
             for node in made.nodes

@@ -119,8 +119,8 @@ class GroupedEmbedding(nn.Cell):
         rows: tuple[Tensor, ...] = ()
         for number, lookup in enumerate(self.lookups):
             group = self.groups[number]
-            # This code does not use `stack`, which would fix the number of rows in MindIR to the
-            # first batch's number.
+            # Not `stack`: in MindIR, `stack` would fix the number of rows to the number of rows of
+            # the first batch.
             of_group = lookup(self.concat([columns[t] for t in group]))
             of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
             rows += ops.split(of_group, lookup.embedding_size, -1)

@@ -77,8 +77,8 @@ class GroupedLookup(nn.Cell):
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of ids, float32 `[..., tables, dim]`."""
-        # The operator reads the sum of all anchors. In the backward pass, the gradient of this sum
-        # passes the operator's token on to every anchor.
+        # The operator has the sum of all anchors as an input. In the backward pass, the gradient of
+        # this sum passes the operator's token on to every anchor.
         anchor = self._sum(self.anchors)
         if self.training:
             return self._train(ids, self.descriptors, self.like, anchor)[0]

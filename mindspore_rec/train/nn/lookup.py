@@ -76,7 +76,7 @@ def check_max_norm(value: float | None) -> float | None:
 
 
 def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float | None) -> Any:
-    """Check and return an `output_dtype`, the dtype of the rows that a lookup returns.
+    """Check the dtype of the rows that a lookup returns, and return the dtype.
 
     Args:
         output_dtype: `float32`; or `bfloat16`, for a table with bfloat16 values.

@@ -48,7 +48,7 @@ class MemberRows(nn.Cell):
     same sign.
 
     Args:
-        shape: shape of a row: the number of numbers, or the number of vectors and their width.
+        shape: shape of a row: `(numbers,)`, or `(vectors, width of a vector)`.
         members: number K of members.
         seed: seed of the signs, one or several ints.
         first: cell that computes the rows from the input. Default: None, which means that the input

@@ -43,7 +43,7 @@ class NumberVectors(FusedLayer):
         self.out_features = self.numbers * self.dim
 
     def construct(self, x: Tensor) -> Tensor:
-        """Return the vectors of the numbers."""
+        """Return a vector for each number in `x`."""
         check_inputs((x,), self.in_features)
         if x.shape[1:] != (self.numbers,):
             raise ValueError(f"x must be [B, {self.numbers}], got {x.shape}")

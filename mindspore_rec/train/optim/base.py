@@ -39,8 +39,8 @@ class SparseOptimizer(nn.Optimizer):
 
     * Divide by the loss scale: ``g = g / loss_scale``.
     * Clip: ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``. Here
-      ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, gradients of
-      tables are summed by key.
+      ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, the gradients
+      of each key of a table are summed first.
     * Add the weight decay to the gradient (AdamW decouples the decay):
       ``g = g + weight_decay * w``.
     * Apply the rule in the native core: one operator for all dense parameters, and one operator
@@ -176,7 +176,8 @@ class SparseOptimizer(nn.Optimizer):
         self, rule: str, constants: Mapping[str, Any], states: tuple[str, ...]
     ) -> None:
         native = native_dense_places(self, self._dense_index)
-        # Dense parameters that the native core updates, and the remaining dense parameters.
+        # Indexes of the dense parameters that the native core updates, and of the remaining dense
+        # parameters.
         self._native_index = tuple(self._dense_index[j] for j in native)
         self._other_dense = tuple(j for j in range(len(self._dense_index)) if j not in set(native))
         self._other_index = tuple(self._dense_index[j] for j in self._other_dense)

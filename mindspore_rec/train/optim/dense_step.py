@@ -109,7 +109,7 @@ class DenseNorm(nn.Cell):
     identical bit for bit for any number of threads.
 
     Args:
-        native: True if the native core computes the sum, False if MindSpore's operators do.
+        native: True to sum in the native core, False to sum with MindSpore's operators.
     """
 
     def __init__(self, native: bool) -> None:
@@ -118,7 +118,7 @@ class DenseNorm(nn.Cell):
         self._sum = custom_op("MsrDenseGradNorm", ms.float32)
 
     def construct(self, gradients: Any, scale: Tensor) -> Tensor:
-        """Return the sum of squares of all gradients, each multiplied by `scale`: float32, 0-d."""
+        """Return the sum of squares of all gradients times `scale`: float32, 0-d."""
         inputs: Any = ()
         for gradient in gradients:
             inputs += (as_float32(gradient),)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One optimizer step of a table's rows on a device, by slot, as a part of the graph."""
+"""Does an optimizer's step on a table's rows in device memory, as a part of the graph."""
 
 from __future__ import annotations
 

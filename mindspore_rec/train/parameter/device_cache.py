@@ -2,9 +2,9 @@
 """DeviceTier: a cache of a table's most used rows in device memory.
 
 The cache is a Parameter `[device_rows + 3, dim]` of values, and a matrix of optimizer states. The
-last three rows of the cache are the row for unknown keys, the row for padding, and a scratch row. A
-training lookup maps ids to slots of the cache on the host. One swap replaces the least used rows of
-the cache by the missing rows, and the graph gathers rows by slot. The table on the host still
+last three rows of the cache are the row for unknown keys, the row for padding, and a scratch row.
+On the host, a training lookup maps ids to slots of the cache. One swap replaces the least used rows
+of the cache by the missing rows, and the graph gathers rows by slot. The table on the host still
 stores counts and ages, and decides about admission. The newest value of a cached row is in the
 cache. A cached row is written back to the host before evaluation, an export, a checkpoint or a
 lower tier reads the row.

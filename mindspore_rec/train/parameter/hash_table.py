@@ -402,7 +402,7 @@ class HashTable(DynamicTable):
         return (*self._pack(part, MODIFIED if incremental else UNCHANGED), last)
 
     def import_data(self, data: ExportedData) -> None:
-        """Set rows from `export_data`, and erase keys with status 2 (erased).
+        """Set rows from the result of `export_data`, and erase keys whose status is 2 (erased).
 
         Args:
             data: a tuple of keys `[n]`, values (one row for each key that is not erased) and
@@ -466,8 +466,8 @@ class HashTable(DynamicTable):
         The new table has its own tiers, with the sizes and locations of this table's tiers.
 
         Args:
-            init: initial value of the clone's rows, as `initializer` of `TableConfig`; or 'same'
-                for the initializer of this table. Default: 'same'.
+            init: initial values of the clone's rows: any `initializer` of `TableConfig`, or 'same'
+                for this table's initializer. Default: 'same'.
 
         Raises:
             TypeError, ValueError: `init` is not a legal initializer.

@@ -49,7 +49,7 @@ class RowInitializer:
 def row_initializer(
     initializer: str | float | ms_init.Initializer, *, fan_in: int, fan_out: int, argument: str
 ) -> RowInitializer:
-    """Return the distribution of a MindSpore initializer.
+    """Convert a MindSpore initializer to a `RowInitializer`.
 
     The defaults are the same as in MindSpore: normal has standard deviation 0.01, and uniform is
     [-0.07, 0.07). Truncated normal has standard deviation 0.01 and is truncated at two standard

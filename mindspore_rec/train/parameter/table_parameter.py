@@ -389,7 +389,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def miss_rows(self) -> None:
         """Make lookups raise an error after a load of weights that belong to other rows."""
         native = self._synchronised()
-        # Rows that were set in the same step, before the load, belong to the loaded weights.
+        # Rows that were set since the last step belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:

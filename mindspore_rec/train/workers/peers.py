@@ -87,7 +87,7 @@ class Alone:
 
 
 class Peers(Alone):
-    """All workers of a training with several workers.
+    """All workers of a training, as an interface for the training loop of one of several workers.
 
     Args:
         group: all workers.

@@ -55,7 +55,7 @@ class WorkerBatch(Batch):
 
 
 class WorkerFeed:
-    """Iterable of this worker's batches; all workers exchange messages before each batch.
+    """Yields this worker's batches; all workers exchange messages before each batch.
 
     After the end of its data, a worker repeats its last batch, without counting the repeated rows.
     The workers continue until the data of all workers have ended.
@@ -192,7 +192,8 @@ class WorkerFeed:
 
         Raises:
             ReadGivenUpError: a worker asks to stop.
-            ReadLaterError: this worker waits although all workers have a batch for the next step.
+            ReadLaterError: while this worker waits for data, all workers have a batch for the next
+                step.
         """
         later = self._reader.has_batch()
         if time.monotonic() < self._said + _HEARTBEAT and not later:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers as parts of a `FusedGraph`, in which a layer may read the outputs of other layers."""
+"""Wraps layers as parts of a `FusedGraph`, in which a layer may read other layers' outputs."""
 
 from __future__ import annotations
 

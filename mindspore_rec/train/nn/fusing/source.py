@@ -113,7 +113,7 @@ def _are_tensors(names: Sequence[str]) -> str:
 def forward_lines(
     cells: Mapping[int, str], signature: Signature, made: Plan, graph: str, results: Any
 ) -> list[str]:
-    """Return the lines of a forward pass, without their indentation.
+    """Return the source lines of a forward pass, without indentation.
 
     Args:
         cells: maps the `id` of each cell and primitive to its path, such as 'self.deep'.

@@ -54,7 +54,7 @@ class Recorder(Protocol):
     """Protocol of objects that record the operations on stand-ins."""
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> StandIn:
-        """Record a step, and return the stand-in for its result."""
+        """Record a step, and return the stand-in for the step's result."""
 
     def replace(self, number: int) -> None:
         """Record that a value may have been changed in place."""

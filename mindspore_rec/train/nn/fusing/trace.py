@@ -3,8 +3,8 @@
 
 MindSpore's graph compiler is not used: `construct` runs as Python. A layer with a fused form, or a
 cell that cannot be traced, is a single step. If a user's cell contains layers with a fused form or
-returns several results, the calls inside the cell are separate steps. Any other cell is a single
-step.
+returns several results, the calls inside the cell are separate steps. A user's cell without such
+layers and with one result is a single step.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class _Tracer:
             raise TraceError("it reads a Tensor after += or the like, which may have changed it")
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Add a step, and return the stand-in for its result."""
+        """Add a step to the trace, and return the stand-in for the step's result."""
         step = Step(kind, target, self._copied(tuple(args)), self._copied(kwargs), self._next)
         self._check_alive(step.reads)
         self._next += 1
@@ -305,7 +305,7 @@ def may_enter(cell: nn.Cell) -> bool:
 
 
 def _is_plain(cell: nn.Cell) -> bool:
-    """Return whether a call of a cell only runs its `construct`, a Python function."""
+    """Return whether calling a cell does nothing but run the cell's Python `construct`."""
     kind = type(cell)
     construct = inspect.getattr_static(kind, BY_LAYERS, inspect.getattr_static(kind, "construct"))
     is_plain = isinstance(construct, FunctionType) and not hasattr(construct, "__wrapped__")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that run the native core's operators over histories, each with its gradient.
+"""Cells that run native operators over histories; each cell has its own gradient.
 
 The operators are in `csrc/ops/history_ops.cc`. The first input of an operator is a constant that
 contains the operator's settings as numbers. If an operator does not use an input, the input is a
@@ -43,7 +43,7 @@ FLOAT32_ONLY = "layers over histories read float32: use amp_level of RecModel, n
 
 
 class HistoryOperator(nn.Cell):
-    """Base class of cells with operators; copies of a cell share its constants and operators."""
+    """Base class of cells with operators; copies share a cell's constants and operators."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
