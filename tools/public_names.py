@@ -85,7 +85,7 @@ def public_names(modules: Sequence[str]) -> Record:
 
 
 def described(value: Any) -> Record:
-    """Return kind, module, signature and members of a public object.
+    """Return the kind, module, signature and members of a public object.
 
     Example:
         >>> described(inspect.cleandoc)["signature"]
@@ -189,7 +189,7 @@ def options(parser: argparse.ArgumentParser, program: str) -> Iterator[tuple[str
 
 
 def differences(before: Record, now: Record) -> tuple[list[str], bool]:
-    """Return one line per difference of two records, and True if nothing is lost or changed.
+    """Return one line per difference between two records, and whether nothing is lost or changed.
 
     Example:
         >>> differences({"a.f": {"kind": "function"}}, {"a.g": {"kind": "function"}})

@@ -116,7 +116,7 @@ ROOM_TESTS = {
 
 
 def git(*arguments: str) -> list[str]:
-    """Return the lines that git prints; an empty list if git fails."""
+    """Return the output lines of a git command; an empty list if the command fails."""
     done = subprocess.run(
         ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )

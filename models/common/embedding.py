@@ -183,7 +183,7 @@ class _LookupPerField(nn.Cell):
 
 
 class _RowOfId(nn.Cell):
-    """Return the ids; for a static table with buckets, return the ids' remainders."""
+    """Returns each id or, for a static table with buckets, the id's remainder: the row's index."""
 
     def __init__(self, config: EmbeddingConfig) -> None:
         super().__init__()

@@ -62,8 +62,9 @@ class EmbeddingConfig:
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
         max_idle_steps: number of steps after which a row is evicted if its key has not occurred.
             Sets the table's `eviction`. Not for 'static'. Default: None, which means never.
-        max_rows: greatest number of rows of each table, set in the table's `eviction`; the least
-            recently used rows are evicted. Not for 'static'. Default: None, which means no limit.
+        max_rows: maximum number of rows of each table; above it, the least recently used rows are
+            evicted. Sets the table's `eviction`. Not for 'static'. Default: None, which means no
+            limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
             Default: None, which means 0.
         cache: tiers that store the rows, with the keys of `mindspore_rec.CacheConfig`; only for

@@ -58,7 +58,7 @@ def _halve(mlp: MLP) -> None:
 
 
 def loss_scale(name: str) -> float:
-    """Return the factor by which the loss is scaled for a compute type."""
+    """Return the loss scale for the compute type `name`."""
     return LOSS_SCALE if name == "float16" else 1.0
 
 

@@ -21,7 +21,7 @@ Part = tuple[str, str, str, str]
 
 
 def _library(name: str, version: str | None, kind: str, **fields: Any) -> dict[str, Any]:
-    """Return a component; `kind` is the type of its package URL."""
+    """Return a component of the bill; `kind` is the type of the component's package URL."""
     purl = f"pkg:{kind}/{name.lower().replace('_', '-')}" + (f"@{version}" if version else "")
     known = {"version": version} if version else {}
     return {"type": "library", "bom-ref": purl, "name": name, **known, "purl": purl, **fields}

@@ -193,7 +193,7 @@ class _Fusion:
         self._warned = False
 
     def is_used(self, network: nn.Cell) -> bool:
-        """Return whether operators compute the network's layers; warn once if they do not."""
+        """Return whether operators compute the network's layers; if not, warn once."""
         change = self._change(network)
         if change is None:
             return all(graph.is_fused for graph in self.graphs if not _can_fall_back(graph))

@@ -139,7 +139,7 @@ class HistoryTransformer(HistoryLayer):
         self.no_times = NO_TIMES
 
     def construct(self, values: Tensor, offsets: Tensor, times: Tensor | None = None) -> Tensor:
-        """Return a vector for each value."""
+        """Return an output vector for each value of the histories."""
         if self.is_half:
             raise TypeError(FLOAT32_ONLY)
         check_history(values, offsets, self.dim)

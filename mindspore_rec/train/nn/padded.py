@@ -62,7 +62,7 @@ class ToPadded(nn.Cell):
         mask = self.places < counts.expand_dims(1)
         first = ends - counts if self.keeps_last else starts
         places = first.expand_dims(1) + self.places
-        # The padding is appended to the values, so that the gather also works for N = 0.
+        # Append the padding to the values, so that the gather also works for N = 0.
         places = ops.select(mask, places, ops.ones_like(places) * offsets[-1])
         padding = ops.zeros((1, *values.shape[1:]), values.dtype)
         padding = padding + self.padding.astype(values.dtype)

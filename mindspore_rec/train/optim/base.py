@@ -221,8 +221,8 @@ class SparseOptimizer(nn.Optimizer):
 
     # The step does not use ms.jit, although ms.jit would make PyNative steps 2 to 4 times as fast.
     # In MindSpore 2.10, if set_data gives a Parameter new memory, a jitted function still uses the
-    # old memory. Therefore, after a checkpoint is loaded, a jitted step would update the old
-    # memory, which nothing reads.
+    # old memory. After the load of a checkpoint, a jitted step would update the old memory, which
+    # nothing reads.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
 
@@ -350,8 +350,8 @@ class SparseOptimizer(nn.Optimizer):
         return ops.cast(lr[i] if self.is_group_lr else lr, ms.float32).reshape(())
 
     def _decay_of(self, decay: Any, i: int) -> Any:
-        # nn.Optimizer multiplies the weight decay by the loss scale, because the gradients are
-        # scaled too. Therefore this optimizer divides the weight decay by the loss scale.
+        # Divide the weight decay by the loss scale, because nn.Optimizer has multiplied the weight
+        # decay by the loss scale.
         value = decay[i] if self.is_group else decay
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find an optimizer's tables, and the parameters that decay or that the native core updates."""
+"""Finds an optimizer's tables, decaying parameters and natively updated parameters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def split_tables(owners: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
-    """Return whether each parameter decays; if there are no parameter groups, all tables decay.
+    """Return a flag per parameter, True if it decays; without parameter groups, all tables decay.
 
     Args:
         optimizer: the optimizer, whose flags the constructor of `nn.Optimizer` has already set.

@@ -75,7 +75,7 @@ class ChangeMarks:
     def kept_digest(self) -> int | None:
         """Return the table's digest (see `HostRows.digest`), or None if the table keeps no digest.
 
-        The call costs as much as a copy of the keys that changed since the last mark.
+        The call takes as long as a copy of the keys that have changed since the last mark.
         """
         return self._table.kept_digest()
 

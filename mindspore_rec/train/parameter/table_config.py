@@ -110,11 +110,11 @@ class TableConfig:
             Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. With `bfloat16`, the rounding
             to 8 significant bits drops most small increments of a large sum.
             Default: `float32`.
-        rounding: rounding of 2-byte values and states after an optimizer step: 'stochastic' or
-            'nearest'. Stochastic rounding rounds up or down at random, so that the mean result
-            equals the exact number. Therefore stochastic rounding does not lose small updates. The
-            random choice depends only on seed, name, key and step, so that repeated runs give
-            bit-identical results. Default: 'stochastic'.
+        rounding: how an optimizer step rounds 2-byte values and states: 'stochastic' or 'nearest'.
+            Stochastic rounding rounds up or down at random, so that the mean result equals the
+            exact number and small updates are not lost. The random choice depends only on seed,
+            name, key and step, so that repeated runs give bit-identical results. Default:
+            'stochastic'.
 
     Raises:
         TypeError: an argument is of the wrong type.

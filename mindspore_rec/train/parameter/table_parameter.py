@@ -305,7 +305,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         return self._lookup_train(ids, descriptor, self.like, self.anchor)[0]
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return rows as `lookup_train` does, without any effect on the table."""
+        """Do a lookup that does not change the table; return the rows as `lookup_train` does."""
         if narrow:
             return self._narrow_eval(ids, descriptor, self.like, self.anchor)
         return self._lookup_eval(ids, descriptor, self.like, self.anchor)

@@ -110,7 +110,7 @@ class Agreement:
         fingerprint: int = 0,
         columns: int = 0,
     ) -> list[Word]:
-        """Take part in a round; return the words of all workers.
+        """Take part in a round of messages; return the `Word` of each worker.
 
         Raises:
             RuntimeError: workers are in different rounds, so their programs differ.

@@ -97,7 +97,7 @@ def whole_outputs(
     """Return all workers' outputs as one batch, or one batch per worker if they cannot be joined.
 
     Args:
-        parts: for each worker that has rows, the number of rows and the outputs.
+        parts: for each worker that has rows, a pair (number of rows, outputs).
         summed: True if outputs that are single numbers are sums over rows, False if they are means.
 
     Example:

@@ -188,7 +188,8 @@ class FusedLayer(nn.Cell):
 
     @property
     def rounding(self) -> str:
-        """Rounding of factors: 'none', 'round' within float32, or 'cast' to bfloat16.
+        """Rounding of factors: 'none', 'round' to bfloat16 values in float32, or 'cast' to
+        bfloat16.
 
         An exported network has float32 products, which every runtime can compute.
         """

@@ -144,7 +144,7 @@ class Program:
         return y if is_last else self._behind(y, activation, masks - inside, output)
 
     def _masks(self, count: int) -> tuple[int, int, int]:
-        """Add two further inputs for a dropout; return their indexes and the count of masks."""
+        """Add a dropout's two further inputs; return the inputs' indexes and the count of masks."""
         return (self._extra(), self._extra(), count) if count else _NO_MASKS
 
     def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:

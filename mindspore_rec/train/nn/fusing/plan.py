@@ -62,7 +62,8 @@ class Plan:
     Attributes:
         before: steps before the operator.
         nodes: layers that the operator computes.
-        inputs: maps the index of each value that the operator reads to the value's width, in order.
+        inputs: maps, in order, the index of each value that the operator reads to the value's
+            width.
         outputs: indexes of the values that the operator returns.
         behind: steps after the operator, in order. If a step reads a concatenation of the
             operator's outputs, `behind` includes the concatenation.
@@ -141,7 +142,7 @@ class _Planner:
             self._demand(step)
         for step in self.trace.steps:
             stage = max((self.stages[each] for each in step.reads), default=_BEFORE)
-            # Steps that change a state or draw random numbers stay in the order of the trace.
+            # Steps that change a state or draw random numbers keep their order in the trace.
             key = _state_of(step)
             earlier = _BEFORE if key is None else latest.get(key, _BEFORE)
             if max(stage, earlier) != _BEHIND and self._takes(step, stage):

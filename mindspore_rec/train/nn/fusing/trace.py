@@ -114,7 +114,7 @@ def values_in(thing: Any) -> tuple[int, ...]:
 
 
 def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trace:
-    """Return the forward pass of a network.
+    """Trace a network: return the steps of the network's forward pass.
 
     Tracing does not change the network or its modes.
 

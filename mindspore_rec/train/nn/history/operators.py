@@ -99,7 +99,7 @@ class Attention(HistoryOperator):
         self.backward = native_operator("MsrHistoryAttentionGradient", 3, refusal_of(8))
 
     def construct(self, qkv: Tensor, offsets: Tensor) -> Tensor:
-        """Return the weighted sums of values."""
+        """Return the attention-weighted sums of the values."""
         return self.forward(
             self.form, self.scales, qkv, offsets, self.no_times, self.no_bias, self.no_bias
         )
