@@ -68,7 +68,7 @@ def tree(file: Path) -> ast.Module:
 
 
 def place(file: Path, line: int) -> str:
-    """Return the text that names a place in the output."""
+    """Return a place as text: the file's path and the line number."""
     return f"{file.relative_to(ROOT)}:{line}"
 
 
@@ -189,7 +189,7 @@ def one_worker_branches() -> list[str]:
 
 
 def long_signatures() -> list[str]:
-    """Public callables with more than ten arguments, outside `compat`."""
+    """Return public functions and methods with more than ten arguments, outside `compat`."""
     return [
         f"{each.name} ({len(each.arguments)})"
         for each in public()

@@ -5,14 +5,15 @@
     python tools/quick.py cpp build/csrc-native
     python tools/quick.py pytest --seconds 40
 
-`bash build.sh quick` compiles the code and runs three checks. `lint` checks the files that changed
-since the common ancestor with `--base`, and the types of all files. `near` prints the C++ test
-files in the folders of changed files, and the C++ test files that include a changed header,
-directly or indirectly. The files nearest to a change are first. `cpp` compiles C++ test files for
-at most `CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files. `pytest` runs
-changed test files and the checks of `ALWAYS`. In the remaining time up to `--seconds`, `pytest`
-runs the tests that import a changed file, directly or indirectly. Tests nearest to a change run
-first. The command prints the number of test files that ran; `bash build.sh test` runs all tests.
+`bash build.sh quick` compiles the code and runs three checks. `lint` lints the files that changed
+since the common ancestor of HEAD and `--base`, and checks the types of all files. `near` prints the
+C++ test files in the folders of changed files, and the C++ test files that include a changed
+header, directly or indirectly. The files nearest to a change are first. `cpp` compiles C++ test
+files for at most `CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files.
+`pytest` runs changed test files and the checks of `ALWAYS`. In the remaining time up to
+`--seconds`, `pytest` runs the tests that import a changed file, directly or indirectly. Tests
+nearest to a change run first. The command prints the number of test files that ran; `bash build.sh
+test` runs all tests.
 """
 
 from __future__ import annotations
@@ -437,7 +438,7 @@ def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
 
 
 def _cpp_texts() -> dict[Path, str]:
-    """Return the texts of all C++ files, by paths relative to the root."""
+    """Return a dict from the path of each C++ file, relative to the root, to the file's text."""
     return {
         path.relative_to(ROOT): path.read_text(encoding="utf-8")
         for folder in (CSRC, CPP_TESTS)

@@ -34,7 +34,7 @@ class Sentence(NamedTuple):
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of running text.
+    """Yield the sentences of a text.
 
     Example:
         >>> list(sentences("Return the rows of the keys. See below.  Rows of one key are added."))

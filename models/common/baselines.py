@@ -248,7 +248,7 @@ class _Encoder:
 
 
 def of_data(name: str, data: Data) -> dict[str, Any]:
-    """Evaluate a baseline on the data set of a model's configuration.
+    """Evaluate a baseline on a data set.
 
     Args:
         name: name in `BASELINES`.

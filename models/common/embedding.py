@@ -111,7 +111,7 @@ class FieldSum(nn.Cell):
             self.table = each.table
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the sum of the ids' weights."""
+        """Return, for each row, the sum of the weights of the row's ids."""
         weights = self.table(self.rows(ids))
         return weights if self.sums else weights.sum(1)
 
@@ -152,7 +152,7 @@ def _lookup_of(fields: int, config: EmbeddingConfig, described: TableConfig) -> 
 
 
 def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
-    """Return the hash lookup that `convert` makes from an `nn.Embedding` over the vocabulary."""
+    """Return the lookup in a hash table that `convert` makes from an `nn.Embedding`."""
     if config.buckets is None:
         raise ValueError(
             "'embedding.buckets' must be the size of the vocabulary with kind 'converted'"
@@ -167,7 +167,7 @@ def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
 
 
 class _LookupPerField(nn.Cell):
-    """Lookup of each field's ids in one table; each field has its own lookup."""
+    """Looks up the ids of all fields in one common table, with a separate lookup per field."""
 
     def __init__(self, fields: int, table: MapParameter) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ class OptimizerConfig:
             Default: 0.0.
 
     Raises:
-        ValueError: a value is below 0.
+        ValueError: a learning rate or a penalty is below 0.
     """
 
     learning_rate: float = 1e-3

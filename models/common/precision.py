@@ -29,7 +29,7 @@ def check_compute_dtype(name: str) -> str:
 
 
 def lower_precision(net: nn.Cell, name: str) -> None:
-    """Make a network's layers compute products in the type `name`.
+    """Let all layers of a network compute products in the type `name`.
 
     Weights, embeddings and all sums stay float32. With 'bfloat16', all layers that have a fused
     form round both factors of each product. Type 'bfloat16' is faster than float32 on processors

@@ -29,10 +29,10 @@ class TrainConfig:
         epochs: passes over the data. Default: 1.
         evaluations: evaluations during training, evenly spread. Default: 10.
         seed: seed of initial values and of the order of rows. Default: 0.
-        admission_counts: epochs in which a hash table counts the occurrences of ids for admission.
-            With 'every_epoch', an id that occurs once in the data reaches a threshold of 3 in the
-            third epoch. With 'first_epoch', each occurrence in the data is counted only once.
-            Default: 'every_epoch'.
+        admission_counts: 'every_epoch' or 'first_epoch': the epochs in which a hash table counts
+            ids for admission. With 'every_epoch', an id that occurs once in the data reaches a
+            threshold of 3 in the third epoch. With 'first_epoch', each occurrence in the data is
+            counted only once. Default: 'every_epoch'.
 
     Raises:
         ValueError: a value is out of range.

@@ -97,7 +97,7 @@ def usable(python: str) -> bool:
 
 
 def make_environment(python: str, folder: Path, requirements: list[str]) -> Path:
-    """Return the Python of a virtual environment with the requirements of a build."""
+    """Make a virtual environment with the build's requirements; return the environment's Python."""
     made = folder / "bin" / "python"
     stamp = folder / "requirements.stamp"
     if not stamp.exists() or stamp.read_text() != "\n".join(requirements):
@@ -136,7 +136,8 @@ def path_flags(tree: Path, work: Path, include: str) -> list[str]:
 
     Args:
         tree: the folder in which the compiler runs.
-        work: the build folder of this wheel, in the same folder as the build environments.
+        work: the build folder of this wheel; the parent folder also contains the build
+            environments.
         include: the folder with the headers of Python.
     """
     relative = Path(os.path.relpath(work, tree))  # setuptools names the sources in it so

@@ -78,7 +78,7 @@ class JoinColumns(HistoryOperator):
 
 
 def join_columns(count: int) -> nn.Cell:
-    """Return a cell that joins `count` matrices by columns, or returns the only matrix.
+    """Return a cell that joins `count` matrices by columns; a single matrix is returned unchanged.
 
     Example:
         >>> join_columns(2)(Tensor([[1.0], [2.0]]), Tensor([[3.0, 4.0], [5.0, 6.0]])).shape

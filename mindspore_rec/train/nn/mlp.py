@@ -136,7 +136,7 @@ class MLP(FusedLayer):
 
     @property
     def last_bias(self) -> Parameter:
-        """Bias of the output layer; only with `out_features`."""
+        """Bias of the output layer, which exists only if `out_features` is set."""
         return self.layers[self.dense[-1]].bias
 
     def construct(self, *inputs: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ class PiecewiseLinear(NumberVectors):
         self._fuse()
 
     def vectors_of(self, x: Tensor) -> Tensor:
-        """Return the points of the curves."""
+        """Return, for each number, the point on the number's curve."""
         place = (x + 1.0) * (self.bins / 2)
         knot = ops.minimum(ops.relu(ops.floor(place)), float(self.bins - 1))
         row = ops.cast(knot, ms.int32) + self.first_knots

@@ -40,7 +40,7 @@ class FusedSequential(FusedLayer):
             'bfloat16'. Default: 'float32'.
 
     Inputs:
-        x: Tensor, any input of the stack.
+        x: any Tensor that the stack accepts.
 
     Outputs:
         Tensor, the output of the stack.

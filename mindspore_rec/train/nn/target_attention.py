@@ -75,8 +75,8 @@ class TargetAttention(_Parts):
         a(c, v) = \text{MLP}([c, v, c - v, c \odot v])
 
     The sum runs over the values of history b; the sum over an empty history is 0. By default, no
-    softmax is applied to the weights, as in the paper. Therefore the vector of a long history of
-    similar values has a large norm.
+    softmax is applied to the weights, as in the paper, so the vector of a long history of similar
+    values has a large norm.
 
     The histories of a batch are concatenated without padding. The computing time is proportional to
     the number of values. One operator computes the whole attention, in blocks of values that stay

@@ -206,7 +206,7 @@ class SparseOptimizer(nn.Optimizer):
             j: index of the parameter among the dense parameters; each state has the parameter's
                 Tensor at the same index.
             w: the Parameter.
-            g: gradient of the parameter after scaling and clipping; it includes the weight decay
+            g: gradient of the parameter after scaling and clipping; `g` includes the weight decay
                 unless `decouples` is True.
             lr: learning rate, float32, 0-d.
             decay: weight decay, float32, 0-d, or None for no decay.

@@ -26,7 +26,8 @@ _RULES = {
     "ftrl": 7,
     "rmsprop": 8,
 }
-# Constants in the order of csrc/ops/dense_step_ops.cc. A constant that a rule does not use is 0.
+# Names of the rules' constants, in the order of csrc/ops/dense_step_ops.cc. A constant that a rule
+# does not use is 0.
 _CONSTANTS = ("beta1", "beta2", "epsilon", "momentum", "decay", "l1", "l2", "lr_power")
 
 

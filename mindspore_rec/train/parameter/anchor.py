@@ -47,8 +47,8 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
     table = weakref.ref(owner)
 
     def load(data: Any, *args: Any, **kwargs: Any) -> Parameter:
-        # Loading does not change the anchor's number, because later checkpoints will contain the
-        # rows that this table has now.
+        # A load does not change the anchor's number, because later checkpoints will contain the
+        # table's current rows.
         live_table = table()
         if live_table is not None:
             if _same(data, number):

@@ -4,10 +4,10 @@
 The cache is a Parameter `[device_rows + 3, dim]` of values, and a matrix of optimizer states. The
 last three rows of the cache are the row for unknown keys, the row for padding, and a scratch row.
 On the host, a training lookup maps ids to slots of the cache. One swap replaces the least used rows
-of the cache by the missing rows, and the graph gathers rows by slot. The table on the host still
-stores counts and ages, and decides about admission. The newest value of a cached row is in the
-cache. A cached row is written back to the host before evaluation, an export, a checkpoint or a
-lower tier reads the row.
+in the cache by the rows that the lookup misses, and the graph gathers rows by slot. The table on
+the host still stores counts and ages, and decides about admission. The newest value of a cached row
+is in the cache. A cached row is written back to the host before evaluation, an export, a checkpoint
+or a lower tier reads the row.
 
 There are two forms of one tier, whose results are equal up to rounding:
 

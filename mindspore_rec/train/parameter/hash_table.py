@@ -291,8 +291,8 @@ class HashTable(DynamicTable):
         return self.get_keys(), self.get_values()
 
     def _rows(self) -> Tensor:
-        # Shape inference can learn a data-dependent length only from `ops.Range`. Therefore the
-        # method makes a range with one element per row.
+        # Shape inference can learn a data-dependent length only from `ops.Range`, so the method
+        # makes a range with one element per row.
         return self._range(self._zero, self._size(self.descriptor).reshape(()), self._one)
 
     def __getitem__(self, key_tensor: Tensor) -> Tensor:
@@ -365,7 +365,7 @@ class HashTable(DynamicTable):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
         """Return the next slice of `export_data`; repeat the call until the last result is True.
 
-        The first call determines the keys of all slices. Each call reads the current values of its
+        The first call determines the keys of all slices. Each call reads the current values of one
         slice.
 
         Args:

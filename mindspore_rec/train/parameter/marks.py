@@ -47,7 +47,7 @@ class ChangeMarks:
         return self._marks(holder).get(holder)
 
     def hold(self, holder: object, mark: int) -> None:
-        """Set the mark of a holder, in place of the holder's earlier mark."""
+        """Set the mark of a holder; the new mark replaces the holder's earlier mark."""
         self._marks(holder)[holder] = mark
         self._release()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Methods of a table for optimizers and the training loop, outside a graph."""
+"""Methods of a table that optimizers and the training loop call outside a graph."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ class _Required:
         return "<required without config>"
 
 
-# Default of an argument that is required in the upstream library; it may be omitted only if
-# `config=` is passed.
+# Default of an argument that is required in the upstream library; the argument may be omitted only
+# if `config=` is passed.
 REQUIRED: Any = _Required()
 
 # Names of all arguments that describe a table, in all upstream signatures.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agreement: messages that the workers of a training exchange before and after each step.
 
-All workers take part in the same rounds in the same order. In a round, each worker sends one `Word`
-of fixed size and receives the words of all workers.
+All workers take part in the same rounds of messages, in the same order. In a round, each worker
+sends one `Word` of fixed size and receives the words of all workers.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
 def agreed_length(length: int | None, group: Group) -> int | None:
     """Return the number of steps, which equals the largest number of batches of any worker.
 
-    The result is None if a worker does not know its number of batches.
+    If a worker does not know its number of batches, the result is None.
 
     Args:
         length: number of this worker's batches; None if unknown.

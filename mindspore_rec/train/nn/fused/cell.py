@@ -284,6 +284,6 @@ def _class_of(count: int) -> type[ProgramCell]:
 
 @functools.cache
 def refusal_of(count: int) -> Any:
-    """Return a `bprop` that raises an error, for an operator with `count` inputs."""
+    """Return a `bprop` for an operator with `count` inputs; the `bprop` raises an error."""
     source = _REFUSAL.format(count=count, names=argument_names(count))
     return module_of(f"mindspore_rec_no_gradient_{count}", source).refuse

@@ -96,7 +96,7 @@ def join(inputs: Any, widths: tuple[int, ...]) -> Any:
     """
     rows: Any = ()
     for i in range(len(widths)):
-        # On the CPU, MindSpore has few bfloat16 kernels, and no reshape kernel for bfloat16.
+        # Cast bfloat16 to float32: on the CPU, MindSpore has no kernel that reshapes bfloat16.
         x = widened(inputs[i])
         rows = (*rows, x.reshape((-1, 1)) if x.ndim == 1 else ops.flatten(x, start_dim=1))
     return ops.concat(rows, 1) if len(widths) > 1 else rows[0]

@@ -13,7 +13,7 @@ __all__ = ["RepeatedRows"]
 
 
 class RepeatedRows(nn.Cell):
-    """Repeat rows for each member, multiplied by the member's factors.
+    """Repeats all rows once per member, and multiplies each repetition by the member's factors.
 
     Inputs:
         x: float32 Tensor `[B, ...]` with `width` floats per row.

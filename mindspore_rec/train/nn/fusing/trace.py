@@ -399,7 +399,7 @@ def _first_line(error: Exception) -> str:
 
 @cache
 def _functions() -> list[tuple[ModuleType, str, Callable[..., Any], str]]:
-    """Return module, name and source text of each MindSpore function that a network may call."""
+    """Return (module, name, function, source text) for each MindSpore function for networks."""
     functions = []
     for text, module in _MODULES.items():
         for name, function in vars(module).items():
