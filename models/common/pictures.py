@@ -43,7 +43,7 @@ def bars(axis: str, lengths: Mapping[str, float]) -> str:
 
     Args:
         axis: name of the x axis.
-        lengths: lengths of the bars, by name.
+        lengths: maps the name of each bar to the bar's length.
 
     Raises:
         ValueError: matplotlib is not installed.

@@ -211,7 +211,7 @@ def strip_debug(file: Path, debug: Path, tools: Tools) -> None:
 
 @contextmanager
 def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str]]:
-    """Yield a wheel's files by name, for the caller to change; then write the files to `target`.
+    """Yield a wheel's files in a dict, which the caller may change; then write them to `target`.
 
     Yields:
         a dict from file names to contents, and the name of the folder with the wheel's metadata.

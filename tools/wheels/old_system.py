@@ -9,8 +9,7 @@ contains. Two groups of functions are linked into the wheel's core as hidden sym
 glibc from `old_glibc.c`, and functions of libstdc++ from the compiler's static library.
 
 The wheel's core is compiled with the compiler and the headers of the machine on which this tool
-runs. Therefore the wheel's core has the same instructions as a core that is compiled in the source
-tree.
+runs, so the wheel's core has the same instructions as a core that is compiled in the source tree.
 """
 
 from __future__ import annotations

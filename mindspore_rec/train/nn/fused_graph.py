@@ -287,7 +287,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return, for each value, the first value of the join that contains it, and its column there.
+    """Return, for each value, the first value of the value's join, and the column in the join.
 
     Raises:
         ValueError: a value is part of two joins that need the value at different offsets.

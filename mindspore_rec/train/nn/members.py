@@ -107,7 +107,7 @@ class MemberRows(nn.Cell):
 
 
 class MemberLogits(nn.Cell):
-    r"""Return the logits of each member in training, of the mean prediction in evaluation.
+    r"""Return each member's logits in training, and the mean prediction's logits in evaluation.
 
     In evaluation, the probability of a row is the mean of the members' probabilities. For a label
     that is a number, the prediction is the mean of the members' numbers.

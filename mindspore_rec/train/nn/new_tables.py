@@ -46,8 +46,7 @@ def table_of(maker: str, config: Any, table: Any) -> TableParameter:
 
 
 def new_table(maker: str, config: TableConfig) -> TableParameter:
-    """Return a new table for an embedding cell: a static table if the config has `vocab_size`,
-    otherwise a hash table.
+    """Return a new static table if the config has `vocab_size`, otherwise a new hash table.
 
     Args:
         maker: name of the cell's class, for messages.

@@ -25,9 +25,9 @@ class PiecewiseLinear(NumberVectors):
 
     T is the number of bins, and :math:`v_{n,0}, ..., v_{n,T}` are the learned vectors at the knots.
     The bins divide the range from -1 to 1, to which `QuantileScale` and `MixedScale` scale numbers.
-    Therefore the bins of a `QuantileScale` are quantile bins, as in the paper. Below -1, a curve
-    continues its first piece; above 1, a curve continues its last piece. The initial curves are
-    straight lines through 0, as in a `NumberEmbedding`.
+    For numbers from a `QuantileScale`, the bins are quantile bins, as in the paper. Below -1, a
+    curve continues its first piece; above 1, a curve continues its last piece. The initial curves
+    are straight lines through 0, as in a `NumberEmbedding`.
 
     Source: Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning",
     NeurIPS 2022, https://arxiv.org/abs/2203.05556: the piecewise linear encoding followed by a

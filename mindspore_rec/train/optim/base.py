@@ -240,7 +240,7 @@ class SparseOptimizer(nn.Optimizer):
         return done
 
     def scale_and_update(self, gradients: Any) -> Any:
-        """Do a step with gradients clipped by their global norm, without counting the step."""
+        """Clip the gradients by the global norm and do a step; do not increase the step number."""
         if self.clip_global_norm is None:
             return self.update(gradients, self.reciprocal_scale, not self.need_scale)
         norm = ops.sqrt(self.squared_norm(gradients))

@@ -33,7 +33,7 @@ def split_tables(owners: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
-    """Return a flag per parameter, True if it decays; without parameter groups, all tables decay.
+    """Return a decay flag for each parameter; without parameter groups, all tables decay.
 
     Args:
         optimizer: the optimizer, whose flags the constructor of `nn.Optimizer` has already set.

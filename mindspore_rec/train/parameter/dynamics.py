@@ -195,8 +195,7 @@ class DynamicTable(TableParameter):
     def lookup_with_handles(
         self, ids: Any, padding_key: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Outside a graph, do a training lookup; return the rows, and handles for training the
-        rows.
+        """Outside a graph, do a training lookup; return rows, and handles for training the rows.
 
         Keys are inserted and counted as in any training lookup. A handle is the location of a row:
         `optimizer.apply_by_handle(grads, handles)` finds the row without its id. All handles of the

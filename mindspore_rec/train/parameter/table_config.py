@@ -242,7 +242,7 @@ class TableConfig:
         """Return the keyword arguments of `_native.Table` for a table with this description.
 
         The arguments do not contain the cache: `mindspore_rec.common.tiers.attach` adds the tiers
-            to a table.
+        to a table.
 
         Raises:
             ValueError: the config has no name.

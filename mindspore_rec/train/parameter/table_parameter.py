@@ -171,8 +171,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         zeros = ops.zeros_like
 
         # The gradient of a constant input may be the constant itself, because nothing reads that
-        # gradient. The gradient of ids must be zero, because MindSpore passes it on to floats from
-        # which the ids were computed.
+        # gradient. The gradient of ids must be zero, because MindSpore passes this gradient on to
+        # floats from which the ids were computed.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -292,8 +292,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         """Do nothing: a cell that contains the table does not change the table's name."""
 
     def lookup_train(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return the rows, `[*ids.shape, dim]`, of a training lookup, which inserts and counts
-        keys.
+        """Do a training lookup, which inserts and counts keys; return the rows `[*ids.shape, dim]`.
 
         The rows are float32; with `narrow`, for tables with bfloat16 values, the rows are bfloat16.
         """
@@ -327,7 +326,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         return self._pool_eval(ids, offsets, weights, descriptor, self.like, self.anchor)
 
     def stats(self) -> dict[str, Any]:
-        """Return the counts of rows, bytes and operations, by name.
+        """Return a dict with the counts of rows, bytes and operations.
 
         `rows` is the number of rows in all tiers. The table maintains the number of rows, so the
         call does not count rows. `rows` includes rows that are due for eviction but not yet
@@ -393,8 +392,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
-        """Free the table's rows, and make the table's name available again. After the call, any use
-        of the table raises an error.
+        """Free the table's rows and name; afterwards, any use of the table raises an error.
 
         Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
         variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the

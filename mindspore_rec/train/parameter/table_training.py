@@ -116,8 +116,7 @@ class TableTraining(NativeAccess):
     # ---- time
 
     def op_times(self) -> dict[str, tuple[int, int]]:
-        """Return, for each kind of operator, the number of calls and their total time in
-        nanoseconds.
+        """Return, per kind of operator, the number of calls and the calls' time in nanoseconds.
 
         The kinds are 'lookup', 'accumulate', 'step', and 'map' for the methods of `HashTable`.
         """

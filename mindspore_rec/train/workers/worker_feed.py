@@ -61,7 +61,7 @@ class WorkerFeed:
     The workers continue until the data of all workers have ended.
 
     Args:
-        agreement: rounds with the other workers.
+        agreement: exchange of messages with the other workers.
         source: this worker's share of the data.
         argument: name of the data in messages.
 
@@ -188,7 +188,7 @@ class WorkerFeed:
         return State.BATCH, batch
 
     def on_wait(self) -> None:
-        """Tell the other workers, about once per second, that this worker waits for its data.
+        """Report to the other workers, about once per second, that this worker waits for data.
 
         Raises:
             ReadGivenUpError: a worker asks to stop.

@@ -105,7 +105,7 @@ class WorkerState:
 
 
 def _own_norms(network: nn.Cell) -> dict[str, _BatchNorm]:
-    """Return MindSpore's normalizations that are not part of a fused layer, by name."""
+    """Return a dict from names to MindSpore's normalizations that are not in a fused layer."""
     fused = cells_of_operators(network)
     return {
         name: cell

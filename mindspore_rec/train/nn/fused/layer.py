@@ -68,8 +68,9 @@ class FusedLayer(nn.Cell):
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
         """Set the type of the factors in products, for this layer and all layers inside it.
 
-        Each network that contains one of these layers is compiled again at the network's next call.
-        A function that was compiled under `jit` before this call keeps the old compute type.
+        After the call, a network that contains the layer is compiled again when the network is
+        called. A function that was compiled under `jit` before this call keeps the old compute
+        type.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -188,8 +189,7 @@ class FusedLayer(nn.Cell):
 
     @property
     def rounding(self) -> str:
-        """Rounding of factors: 'none', 'round' to bfloat16 values in float32, or 'cast' to
-        bfloat16.
+        """Rounding of factors: 'none', 'round' (in float32) or 'cast' (to bfloat16).
 
         An exported network has float32 products, which every runtime can compute.
         """
@@ -247,8 +247,7 @@ def cells_of_operators(network: nn.Cell) -> set[int]:
 
 
 def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
-    """Return a dict from each parameter's `id` to the device of the operator that reads the
-    parameter.
+    """Return the device of the operator that reads each parameter, by the parameter's `id`.
 
     Parameters of MindSpore's own layers are not in the result.
 

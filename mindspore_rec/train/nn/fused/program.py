@@ -53,10 +53,10 @@ class Program:
     """Program of layers, in the order of their computation.
 
     Parameters and further inputs are numbered in the order of their addition to the program. The
-    arguments of the finished cell are all inputs, then all parameters, then all further inputs.
-    Each of these three groups is ordered by number.
+    arguments of the finished cell are the inputs, then the parameters, then the further inputs,
+    each group in the order of its numbers.
 
-    A program runs on the device that was set by `set_dense_device` when the program was made.
+    A program runs on the device that `get_dense_device` returned when the program was made.
 
     Args:
         compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -210,8 +210,7 @@ class Program:
     def factorized_pairs(
         self, x: Columns, fields: int, sums: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum over the elementwise products of all pairs of fields; return the sum's
-        columns.
+        """Add the sum over elementwise products of all pairs of fields; return the sum's columns.
 
         Args:
             x: columns of the fields' vectors, side by side.
@@ -282,8 +281,7 @@ class Program:
         width: int,
         output: Columns | None = None,
     ) -> Columns:
-        """Add a layer that computes relu(weight @ waves + bias) for each number; return its
-        columns.
+        """Add a layer for relu(weight @ waves + bias) of each number; return the output's columns.
 
         Here, `waves` are the sines and cosines of a number at all frequencies.
 
@@ -380,7 +378,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and masks that the layer itself applies, and whether these are all."""
+    """Return the activation and masks that the layer applies, and whether no step must follow."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

@@ -182,7 +182,7 @@ class _Planner:
             self.are_vectors.add(step.value)
 
     def _parts(self, argument: Any) -> list[int] | None:
-        """Return the indexes of the values in an argument, or None if the argument is no value."""
+        """Return the indexes of the values that form an argument, or None for other arguments."""
         numbers = _only(argument)
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 
@@ -340,7 +340,7 @@ class _Planner:
         return True
 
     def _takes_reshape(self, step: Step) -> bool:
-        """Return True and skip the step if it reshapes rows to vectors: all rows are vectors."""
+        """Return True if the step only reshapes rows to vectors, which the operator may omit."""
         numbers = _only(step.args[0])
         if not numbers or _last_width(step) not in (0, self._width_of(numbers[0])):
             return False

@@ -76,7 +76,7 @@ class _Same:
 
 
 def constant_of(value: Any, depth: int = _DEPTH) -> Any:
-    """Return the numbers and strings inside a value; two results differ if the value has changed.
+    """Return the numbers and strings inside a value, in a form that can be compared later.
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
     cells or Tensors. Functions and primitives are compared by identity. The result for the value

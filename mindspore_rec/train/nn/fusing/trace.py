@@ -62,7 +62,7 @@ class Step:
         target: the cell, the primitive, the operator, or the name of the function or method, such
             as 'ops.concat'.
         args: arguments by position, with a `StandIn` for each value.
-        kwargs: arguments by name.
+        kwargs: keyword arguments, a dict.
         value: index of the value that the step returns.
     """
 
