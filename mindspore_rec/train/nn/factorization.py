@@ -20,7 +20,8 @@ _REDUCTIONS = ("sum", "none")
 
 
 class FactorizationMachine(FusedLayer):
-    r"""Second-order term of a factorization machine: the summed products of all pairs of fields.
+    r"""Second-order term of a factorization machine: the sum over the products of all pairs of
+    fields.
 
     .. math::
         y = \sum_{i=1}^{F} \sum_{j=i+1}^{F} \langle v_i, v_j \rangle

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses that compute value and gradient in one pass."""
+"""Losses whose value and gradient are computed in one pass."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def table_of(maker: str, config: Any, table: Any) -> TableParameter:
         table: an existing table, or None.
 
     Raises:
-        TypeError: `config` and `table` are both None, or one of the two has the wrong type.
+        TypeError: `config` and `table` are both None, or `config` or `table` has the wrong type.
         ValueError: `config` and `table` are both set.
 
     Example:

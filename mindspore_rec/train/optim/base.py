@@ -372,8 +372,8 @@ class SparseOptimizer(nn.Optimizer):
             StaleHandleError: a row has left the table since `lookup_with_handles` returned the
                 handles.
             RuntimeError: a later optimizer has been bound to one of the tables.
-            ValueError: this optimizer does not train the table of the handles, or the shapes do not
-                fit.
+            ValueError: this optimizer does not train the table of the handles, or the shapes of
+                `grads` and `handles` do not match.
 
         Example:
             >>> import mindspore as ms

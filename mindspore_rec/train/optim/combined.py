@@ -82,7 +82,7 @@ class CombinedOptimizer(nn.Optimizer):
         self.table_bindings = {i: b for part in parts for i, b in part.table_bindings.items()}
 
     def _adopt(self, parts: list[SparseOptimizer]) -> None:
-        """Share the step number with all parts; collect the learning rates and weight decays."""
+        """Give all parts one step number; collect the parts' learning rates and weight decays."""
         rates: list[Any] = []
         decays: list[Any] = []
         for k, part in enumerate(parts):

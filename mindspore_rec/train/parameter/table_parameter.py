@@ -256,7 +256,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         )
 
     def _synchronised(self) -> _native.Table:
-        # Wait for the step's operations. Otherwise, in PyNative mode, an export right after a step
+        # Wait for the step's operations, because in PyNative mode, an export right after a step
         # would miss the step's changes.
         self.sync()
         self.check_not_replaced()

@@ -75,7 +75,7 @@ def given_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> 
 
     Args:
         function: the function that was called.
-        values: maps each argument's name to its value in the call, such as `locals()` at the start.
+        values: maps argument names to values, such as `locals()` at the beginning of the function.
 
     Example:
         >>> def maker(dim, seed=0): ...
@@ -97,7 +97,7 @@ def describing_arguments(function: Callable[..., Any], values: Mapping[str, Any]
 
     Args:
         function: the class or function that was called.
-        values: maps each argument's name to its value in the call, such as `locals()` at the start.
+        values: maps argument names to values, such as `locals()` at the beginning of the function.
 
     Example:
         >>> def maker(dim, seed=0, max_norm=None): ...
