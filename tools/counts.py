@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts passages that make code and text hard to read, such as one idea in several forms.
+"""Counts patterns that make code and text hard to read, such as variables with vague names.
 
     python tools/counts.py
     python tools/counts.py --places vague_variables
@@ -25,8 +25,8 @@ READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools"
 """Folders whose Python is for readers."""
 
 MOST_ARGUMENTS = 10
-# The following classes may have more arguments, because `TableConfig` contains a table's settings,
-# and the library returns the other classes as records.
+# These classes may have more arguments: `TableConfig` contains all settings of a table, and the
+# other classes are records that the library returns.
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
 VAGUE = ("found", "given", "held", "said")
@@ -52,7 +52,7 @@ class Public(NamedTuple):
 
 
 def files(*patterns: str, folders: tuple[str, ...] = READ) -> list[Path]:
-    """Return the files of folders whose names match one of the patterns."""
+    """Return the files in `folders` whose names match one of the patterns."""
     return [
         file
         for folder in folders
@@ -68,12 +68,12 @@ def tree(file: Path) -> ast.Module:
 
 
 def place(file: Path, line: int) -> str:
-    """Return the text that names a place in the output."""
+    """Return a place as text: the file's path and the line number."""
     return f"{file.relative_to(ROOT)}:{line}"
 
 
 def matches(pattern: re.Pattern[str], *sources: Path) -> list[str]:
-    """Return the places where a pattern matches in files."""
+    """Return the places in the files `sources` that `pattern` matches."""
     places = []
     for file in sources:
         text = file.read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def faces() -> list[Path]:
 
 
 def definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
-    """Return a name's class or function, and its module; None for other kinds of names."""
+    """Return the module and the class or function to which a name refers; None for other names."""
     path = ROOT.joinpath(*module.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():
@@ -124,7 +124,7 @@ def arguments(function: ast.FunctionDef) -> tuple[str, ...]:
 
 
 def constructor(module: str, kind: ast.ClassDef) -> tuple[str, ...]:
-    """Return the names of a constructor's arguments; for a dataclass, its fields."""
+    """Return the names of a constructor's arguments, or the names of a dataclass's fields."""
     for node in kind.body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             return arguments(node)
@@ -166,7 +166,7 @@ def public() -> tuple[Public, ...]:
 
 
 def called(module: str, name: str) -> Iterator[Public]:
-    """Yield a public function, or the constructor and the public methods of a class."""
+    """Yield a public function, or a public class's constructor and public methods."""
     there = definition(module, name)
     if there is None:
         return
@@ -184,12 +184,12 @@ def called(module: str, name: str) -> Iterator[Public]:
 
 
 def one_worker_branches() -> list[str]:
-    """Branches that test if there is one worker or several."""
+    """Return places where the code tests whether there is one worker or several."""
     return matches(ONE_WORKER, *files("*.py", folders=(PACKAGE.name,)))
 
 
 def long_signatures() -> list[str]:
-    """Public callables with more than ten arguments, outside `compat`."""
+    """Return public functions and methods with more than ten arguments, outside `compat`."""
     return [
         f"{each.name} ({len(each.arguments)})"
         for each in public()
@@ -198,7 +198,7 @@ def long_signatures() -> list[str]:
 
 
 def other_words() -> list[str]:
-    """Public names and arguments that differ from the usual terms, such as embedding_dim."""
+    """Return public names and arguments with an unusual term, such as `dim` for `embedding_dim`."""
     named = [
         f"{each.name}({argument}=)"
         for each in public()
@@ -209,7 +209,7 @@ def other_words() -> list[str]:
 
 
 def twins() -> list[str]:
-    """Pairs of classes that do the same work on rows, so that the work is coded twice."""
+    """Return pairs of classes that do the same work on rows, and so duplicate code."""
     classes = {
         node.name
         for file in files("*.py", folders=(PACKAGE.name,))
@@ -220,7 +220,7 @@ def twins() -> list[str]:
 
 
 def vague_variables() -> list[str]:
-    """Variables and arguments whose names state the origin of the value, not its meaning."""
+    """Return variables and arguments whose names state a value's origin instead of its meaning."""
     places = []
     for file in files("*.py"):
         for node in ast.walk(tree(file)):
@@ -236,14 +236,14 @@ def vague_variables() -> list[str]:
 
 
 def pronouns() -> list[str]:
-    """Pronouns where a noun belongs, on pages and in comments and docstrings."""
+    """Return pronouns that stand where a noun belongs, in pages, comments and docstrings."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
     pages += files("*.md", folders=(*READ, "docs"))
     return matches(PRONOUNS, *pages, *files("*.py", "*.h", "*.cc", "*.inl"))
 
 
 def readme_lines() -> list[str]:
-    """Lines of the file README.md."""
+    """Return the place of each line of README.md."""
     readme = ROOT / "README.md"
     return [place(readme, line) for line in range(1, readme.read_text().count("\n") + 1)]
 
@@ -264,7 +264,7 @@ COUNTS: dict[str, Callable[[], list[str]]] = {
 
 
 def main(command: list[str] | None = None) -> int:
-    """Print the counts, or the places of one count."""
+    """Print all counts, or with `--places` each thing that one count contains."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

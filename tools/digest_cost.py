@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the training speed of a table with a digest and a table without a digest.
+"""Measures how much a digest slows the training of a table.
 
     python tools/digest_cost.py --steps 1000 --delta-every 50
 
@@ -7,10 +7,10 @@ This tool is not in `benchmarks/`, because it uses a table of the native core, w
 
 A step does the same work as a step of `embedding_step.py`, but without a graph. A step looks up
 batch x fields ids, accumulates the rows' gradients, and does one step of Adam. After every
-`--delta-every` steps, the tool copies the changed rows for a delta, and a new epoch begins. Steps
-of two equal tables alternate, in a changing order; only one table keeps a digest. The tool measures
-the CPU time of all threads, because other programs on the machine affect CPU time less than elapsed
-time. Each figure is a median over pairs of steps or over pairs of deltas.
+`--delta-every` steps, the tool copies the rows that have changed since the previous copy, as for a
+delta. Steps of two equal tables alternate, in a changing order; only one table keeps a digest. The
+tool measures the CPU time of all threads, because other programs on the machine affect CPU time
+less than elapsed time. Each figure is a median over pairs of steps or over pairs of deltas.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mindspore_rec import _native
 
 
 def new_table(name: str, args: argparse.Namespace, directory: Path) -> _native.Table:
-    """Return a table with all rows."""
+    """Return a new table that already contains all rows."""
     table = _native.Table(name=name, dim=args.dim, max_idle_steps=args.max_idle_steps)
     if args.host_rows:
         path = directory / name
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def measure(args: argparse.Namespace, directory: Path) -> None:
-    """Measure, print and save the figures."""
+    """Run the measurement; print and save the figures."""
     rng = np.random.default_rng(args.seed)
     shape = (args.batch, args.fields)
     zipf = bench_common.Zipf(args.rows, args.zipf, rng)

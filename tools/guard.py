@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a code change leaves results bit-identical, by digests of small seeded trainings.
+"""Check, by digests of small seeded trainings, that a code change leaves results bit-identical.
 
     python tools/guard.py --json output/before.json        before the change
     python tools/guard.py --compare output/before.json     after it
@@ -7,9 +7,9 @@
 
 Each run (`tests/guard/runs.py`) is a separate process and prints digests of tables, optimizer
 state, dense weights and predictions. The bits of results may differ between processors, and between
-versions of MindSpore, oneDNN and NumPy. Therefore recordings are compared only on one machine, and
-no recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if a
-run exists on one side only.
+versions of MindSpore, oneDNN and NumPy, so recordings are compared only on one machine, and no
+recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if a run
+exists on one side only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.guard.runs import RUNS
 
 
 def recording(names: list[str], jobs: int) -> dict[str, Any]:
-    """Return the results of this tree's runs, and describe the machine."""
+    """Return the results of this tree's runs, and a description of the machine."""
     runs: dict[str, Any] = {}
     with tqdm(total=len(names), unit="run") as bar:
         for name, record in records(names, jobs):
@@ -60,7 +60,7 @@ def recording_of(tree: Path, only: list[str] | None, jobs: int) -> dict[str, Any
 
 
 def show(before: dict[str, Any], now: dict[str, Any], only: list[str] | None) -> bool:
-    """Print two recordings side by side; return True if they are equal."""
+    """Print two recordings side by side; return whether the recordings are equal."""
     for line in machine_lines(before["machine"], now["machine"]):
         print(line)
     earlier = {name: run for name, run in before["runs"].items() if name in (only or [name])}
@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Record, compare and return the exit code."""
+    """Record runs or compare recordings, as the options say; return the exit code."""
     options = parser().parse_args()
     if options.list:
         print("\n".join(RUNS))

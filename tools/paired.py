@@ -4,11 +4,11 @@
     python tools/paired.py ../before benchmarks/embedding_step.py --figure inside_operators_ms \
         --figure ours_ms --pairs 20 --json output/paired.json -- --no-vanilla --rows 1000000
 
-The trees must be prepared (`bash build.sh prepare`). Each run is a separate process with its tree's
-interpreter. The tree that runs first alternates from pair to pair. For each figure, the tool prints
-the medians of both trees, and the ratio of this tree's median to the other tree's median. The tool
-also prints the 95 % interval of the ratio, by bootstrap over the pairs. The name of a number in
-nested results contains dots, as in `shapes.criteo_26.ours_step_ms`.
+The trees must be prepared (`bash build.sh prepare`). Each run is a separate process with the
+interpreter of the run's tree. Which tree runs first alternates from pair to pair. For each figure,
+the tool prints the medians of both trees, and the ratio of this tree's median to the other tree's
+median. The tool also prints the 95 % interval of the ratio, by bootstrap over the pairs. The name
+of a number in nested results contains dots, as in `shapes.criteo_26.ours_step_ms`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RESAMPLES = 10_000
 
 
 def run(tree: Path, script: str, arguments: list[str]) -> dict[str, Any]:
-    """Run a tree's benchmark once, and return the measured figures."""
+    """Run the benchmark of a tree once, and return the measured figures."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "figures.json"
         python = tree / ".venv" / "bin" / "python"
@@ -47,7 +47,7 @@ def run(tree: Path, script: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def figure(results: dict[str, Any], name: str) -> float:
-    """Return the figure named `name`."""
+    """Return the number with the dotted name `name` in nested results."""
     value: Any = results
     for part in name.split("."):
         if not isinstance(value, dict) or part not in value:

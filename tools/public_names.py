@@ -8,8 +8,8 @@ Public names are the names in `__all__` of `mindspore_rec` and of its public mod
 (docs/architecture.md), and the commands `python -m mindspore_rec.<name>` on the pages. For each
 name, the record contains the kind, the signature, the signatures of a class's own methods, and the
 module that defines the name; this module may change. For a command, the record contains all
-options. A comparison exits with 1 if a name or option was lost or changed. Additions, moves and new
-warnings are shown, but do not change the exit code.
+options. A comparison exits with 1 if a name or option was lost or changed. A comparison also prints
+added names, moved names and new warnings, which do not change the exit code.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Record = dict[str, Any]
 
 
 def public_names(modules: Sequence[str]) -> Record:
-    """Return a record of each public name of the existing modules, by 'module.name'."""
+    """Return a dict from each public name ('module.name') of the existing modules to its record."""
     record: Record = {}
     for module in filter(importlib.util.find_spec, modules):
         face = importlib.import_module(module)
@@ -85,7 +85,7 @@ def public_names(modules: Sequence[str]) -> Record:
 
 
 def described(value: Any) -> Record:
-    """Return kind, module, signature and members of a public object.
+    """Return the kind, module, signature and members of a public object.
 
     Example:
         >>> described(inspect.cleandoc)["signature"]
@@ -102,7 +102,7 @@ def described(value: Any) -> Record:
 
 
 def kind_of(value: Any) -> str:
-    """Return 'class', 'function', 'module', or the name of a value's type."""
+    """Return 'class', 'function' or 'module', or for other values the name of the value's type."""
     if inspect.isclass(value):
         return "class"
     if inspect.ismodule(value):
@@ -111,7 +111,7 @@ def kind_of(value: Any) -> str:
 
 
 def signature(value: Any) -> str:
-    """Return the text of a signature, without addresses and the package's module names."""
+    """Return a signature as text, without memory addresses and names of the package's modules."""
     try:
         text = str(inspect.signature(value))
     except (TypeError, ValueError):  # of the native core: its first line says it
@@ -120,7 +120,7 @@ def signature(value: Any) -> str:
 
 
 def members(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield a class's public methods and properties that the package defines."""
+    """Yield the public methods and properties of a class whose definitions are in the package."""
     for name in sorted(dir(kind)):
         owner = next((each for each in kind.__mro__ if name in vars(each)), None)
         if name.startswith("_") or owner is None or not owner.__module__.startswith(PACKAGE):
@@ -136,7 +136,7 @@ def members(kind: type) -> Iterator[tuple[str, str]]:
 
 
 class _ParsedError(Exception):
-    """Raised when a command is about to parse its command line with this parser."""
+    """Raised in place of parsing a command line; the error contains the command's parser."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ def command(module: str) -> Record:
 
 
 def options(parser: argparse.ArgumentParser, program: str) -> Iterator[tuple[str, str]]:
-    """Yield each option of a parser with its values, then the options of its subcommands."""
+    """Yield (option, values) for each option of a parser, then for the subcommands' options."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, each in action.choices.items():
@@ -189,7 +189,7 @@ def options(parser: argparse.ArgumentParser, program: str) -> Iterator[tuple[str
 
 
 def differences(before: Record, now: Record) -> tuple[list[str], bool]:
-    """Return one line per difference of two records, and True if nothing is lost or changed.
+    """Return one line per difference between two records, and whether nothing is lost or changed.
 
     Example:
         >>> differences({"a.f": {"kind": "function"}}, {"a.g": {"kind": "function"}})
@@ -208,7 +208,7 @@ def differences(before: Record, now: Record) -> tuple[list[str], bool]:
 
 
 def changes(before: Any, now: Any) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the text of each change of a name or an option."""
+    """Yield (kind, text) for each change of a name or an option."""
     if not isinstance(before, Mapping) or not isinstance(now, Mapping):
         if before != now:
             yield "changed", f"was {before!r}, is {now!r}"
@@ -232,7 +232,7 @@ def changes(before: Any, now: Any) -> Iterator[tuple[str, str]]:
 
 
 def recording() -> Record:
-    """Return the record of this tree."""
+    """Return the record of this tree's public names and commands."""
     names = public_names([PACKAGE, *(f"{PACKAGE}.{face}" for face in FACES)])
     commands: Record = {}
     for module in filter(importlib.util.find_spec, (f"{PACKAGE}.{name}" for name in COMMANDS)):

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the changes since a commit: lint, and tests close to the changes, in about a minute.
+"""Check the changes since a commit, in about a minute: lint, and tests close to the changes.
 
     python tools/quick.py lint
     python tools/quick.py cpp build/csrc-native
     python tools/quick.py pytest --seconds 40
 
-`bash build.sh quick` compiles the code and runs three checks. `lint` checks the files that changed
-since the common ancestor with `--base`, and the types of all files. `near` prints the C++ test
-files in the folders of changed files, and the C++ test files that include a changed header,
-directly or indirectly. The nearest files are first. `cpp` compiles C++ test files for at most
-`CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files. `pytest` runs changed
-test files and the checks of `ALWAYS`. In the remaining time up to `--seconds`, `pytest` runs the
-tests that import a changed file, directly or indirectly. The nearest tests run first. The command
-prints the number of test files that ran; `bash build.sh test` runs all tests.
+`bash build.sh quick` compiles the code and runs three checks. `lint` lints the files that changed
+since the common ancestor of HEAD and `--base`, and checks the types of all files. `near` prints the
+C++ test files in the folders of changed files, and the C++ test files that include a changed
+header, directly or indirectly. The files nearest to a change are first. `cpp` compiles C++ test
+files for at most `CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files.
+`pytest` runs changed test files and the checks of `ALWAYS`. In the remaining time up to
+`--seconds`, `pytest` runs the tests that import a changed file, directly or indirectly. Tests
+nearest to a change run first. The command prints the number of test files that ran; `bash build.sh
+test` runs all tests.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tool
 # takes half a minute.
 AT_A_TIME = 6
 
-# Seconds after which `cpp` starts no further compilation. Compilation of a file takes two to six
-# seconds.
+# After this number of seconds, `cpp` starts no further compilation. Compilation of a file takes two
+# to six seconds.
 CPP_SECONDS = 12
-# Minimum seconds for Python tests, even if C++ tests have used up the time.
+# Seconds that Python tests get even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
-# Test files that read the whole tree. The files run after every change, and take some seconds.
+# Test files that read the whole source tree. These tests run after every change, and take some
+# seconds.
 ALWAYS = (
     "tests/tools/test_counts.py",
     "tests/test_import_rule.py",
@@ -57,8 +59,8 @@ ALWAYS = (
     "tests/docs/test_docs_maturity.py",
 )
 
-# Maps the beginning of a path in csrc to the folders with Python tests of the compiled code, the
-# nearest first. The longest beginning applies.
+# Maps each prefix of paths in csrc to the folders with Python tests of the compiled code, the
+# nearest folder first. The longest prefix of a path applies.
 PYTHON_TESTS: dict[str, tuple[str, ...]] = {
     "": ("parameter",),
     "bindings/dense": ("nn",),
@@ -115,7 +117,7 @@ ROOM_TESTS = {
 
 
 def git(*arguments: str) -> list[str]:
-    """Return the lines that git prints; an empty list if git fails."""
+    """Return the output lines of a git command; an empty list if the command fails."""
     done = subprocess.run(
         ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -148,7 +150,7 @@ _IMPORT = re.compile(r"^ *import ([\w., ]+)", re.MULTILINE)
 
 
 def names_imported(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (module, name) for each `from module import name`, and (module, '') for an import.
+    """Yield (module, name) for `from module import name`, and (module, '') for `import module`.
 
     Example:
         >>> list(names_imported("import os\\nfrom a.b import (\\n    c as d,  # why\\n    e,\\n)"))
@@ -163,7 +165,7 @@ def names_imported(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Imports:
-    """The imports between files; a package's public name counts as the file that defines the name.
+    """Imports between files; a package's public name stands for the file that defines the name.
 
     Args:
         files: Python files, relative to the root.
@@ -188,7 +190,7 @@ class Imports:
         return {each for each in homes if each is not None and each != file}
 
     def distances(self, changed: Iterable[Path]) -> dict[Path, int]:
-        """Return the number of imports from each file to the nearest changed file."""
+        """Return, for each file, the number of imports on the shortest path to a changed file."""
         users: dict[Path, set[Path]] = defaultdict(set)
         for file in self._names:
             for each in self.of(file):
@@ -218,7 +220,7 @@ def _module(file: Path) -> str:
 def nearest_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the test files that a change may break, the nearest first.
 
-    If two files are equally near, a file in a folder with a changed file is first. The slowest test
+    Among equally near files, files in the folder of a changed file are first. The slowest test
     files run last, except changed test files.
     """
     from tests.support.slow_tests import SLOW
@@ -242,9 +244,10 @@ def nearest_tests(changed: Sequence[Path]) -> list[Path]:
 
 
 def users_of_bindings(changed: Iterable[Path]) -> list[Path]:
-    """Return the Python files of tests that use a native class bound in a changed file.
+    """Return the Python test files that use a native class whose bindings are in a changed file.
 
-    If a changed file in `bindings` binds no class, it counts as a part of the class `Table`.
+    If a changed file in `bindings` binds no class, the function assumes that the file binds
+    `Table`.
     """
     names: set[str] = set()
     for file in changed:
@@ -304,7 +307,7 @@ class _Deadline:
 
 
 def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) -> int:
-    """Run test files in this process until the time limit; print the number of files that were run.
+    """Run test files in this process until the time limit; print how many files ran.
 
     Args:
         files: the test files.
@@ -327,14 +330,14 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
 
 
 def tests_to_run(changed: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Return the changed test files, and the other files to run: `ALWAYS`, then the nearest."""
+    """Return two lists: the changed test files; and the files of `ALWAYS` and the nearest tests."""
     near = nearest_tests(changed)
     tests = [str(file) for file in changed if _is_test(file) and file.suffix == ".py"]
     return tests, [file for file in dict.fromkeys([*ALWAYS, *map(str, near)]) if file not in tests]
 
 
 def run_pytest(changed: Sequence[Path], seconds: float, jobs: int) -> int:
-    """Run changed tests, `ALWAYS` and the nearest tests in processes; return an exit status."""
+    """Run changed tests, `ALWAYS` and the nearest tests in parallel; return an exit status."""
     if not changed:
         print("quick: nothing was changed")
         return 0
@@ -435,7 +438,7 @@ def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
 
 
 def _cpp_texts() -> dict[Path, str]:
-    """Return the texts of all C++ files, by paths relative to the root."""
+    """Return a dict from the path of each C++ file, relative to the root, to the file's text."""
     return {
         path.relative_to(ROOT): path.read_text(encoding="utf-8")
         for folder in (CSRC, CPP_TESTS)
@@ -445,7 +448,7 @@ def _cpp_texts() -> dict[Path, str]:
 
 
 def cpp_filter(changed: Sequence[Path]) -> str:
-    """Return gtest's filter for the tests of `near_cpp_tests`; '' if there are none."""
+    """Return the gtest filter for the tests in the files of `near_cpp_tests`; '' without files."""
     texts = ((ROOT / file).read_text(encoding="utf-8") for file in near_cpp_tests(changed))
     suites = {name for text in texts for name in _SUITE.findall(text)}
     return ":".join(f"{name}.*:*/{name}.*:{name}/*" for name in sorted(suites))

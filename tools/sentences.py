@@ -34,7 +34,7 @@ class Sentence(NamedTuple):
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of running text.
+    """Yield the sentences of a text.
 
     Example:
         >>> list(sentences("Return the rows of the keys. See below.  Rows of one key are added."))
@@ -47,7 +47,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def of_page(text: str) -> Iterator[str]:
-    """Yield the sentences of a page, without its programs and tables."""
+    """Yield the sentences of a page, without code blocks and tables."""
     running = re.sub(r"^(```.*?^```|    .*?$|\|.*?$|#.*?$)", "\n", text, flags=re.M | re.S)
     running = re.sub(r"^\s*[*-] ", "\n", running, flags=re.M)
     yield from sentences(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", running))
@@ -70,13 +70,13 @@ def of_cpp(text: str) -> Iterator[str]:
 
 
 def _comments(text: str, mark: str) -> str:
-    """Return the comments, with an empty line between separate comments."""
+    """Return all comments in `text`, with an empty line between separate comments."""
     lines = [line.strip() for line in text.splitlines()]
     return "\n".join(line[len(mark) :] if line.startswith(mark) else "" for line in lines)
 
 
 def every() -> list[Sentence]:
-    """Return all sentences for readers."""
+    """Return the sentences of all pages, docstrings and comments."""
     listed = subprocess.run(
         ["git", "ls-files", "--", *PATTERNS], cwd=ROOT, capture_output=True, text=True, check=True
     )

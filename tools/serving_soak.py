@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long load test of a server: HTTP and gRPC, new and closed connections, misbehaving clients.
+"""Long load test of a server, over HTTP and gRPC, with ordinary and misbehaving clients.
 
     python tools/serving_soak.py --seconds 3600 --json output/serving_soak.json
 
@@ -51,7 +51,7 @@ ALLOWED = {
 
 
 class Request:
-    """A request in the formats of both protocols."""
+    """A request, encoded for gRPC and for HTTP."""
 
     def __init__(self, keys: int, seed: int) -> None:
         from mindspore_rec.serve.protocol.open_inference import message
@@ -72,7 +72,7 @@ class Request:
 
 
 class Client(threading.Thread):
-    """Thread that sends one kind of request at a fixed rate; latency counts from the due time."""
+    """Thread that sends requests at a fixed rate; a latency begins when the request is due."""
 
     def __init__(self, kind: str, place: Place, request: Request, period: float) -> None:
         super().__init__(daemon=True)
@@ -134,7 +134,7 @@ class Client(threading.Thread):
 
 
 def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
-    """Run the clients, and send their latencies and failures through the pipe on request."""
+    """Run the clients; answer each message in `pipe` with the clients' latencies and failures."""
     sys.setswitchinterval(0.0005)
     clients = [
         Client(kind, place, Request(keys, seed), len(KINDS) / rate * 2) for kind in KINDS * 2
@@ -153,7 +153,7 @@ def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
 
 
 def disturb(place: Place, rate: float, seed: int, pipe: Any) -> None:
-    """Run misbehaving clients, and send their counts by kind through the pipe on request."""
+    """Run misbehaving clients; answer each message in `pipe` with the counts per kind of client."""
     came: Counter[str] = Counter()
 
     def stranger(number: int) -> None:
@@ -176,7 +176,7 @@ def disturb(place: Place, rate: float, seed: int, pipe: Any) -> None:
 
 
 def start(root: Path, token: str, options: Any) -> tuple[subprocess.Popen[str], int, int]:
-    """Start a server with tokens, both protocols and an access log; return process and ports."""
+    """Start a server with tokens, HTTP, gRPC and an access log; return the process and ports."""
     tokens = root.with_name("tokens")
     tokens.write_text(token)
     tokens.chmod(0o600)
@@ -199,7 +199,7 @@ def start(root: Path, token: str, options: Any) -> tuple[subprocess.Popen[str], 
 
 
 def looked_at(pid: int) -> dict[str, float]:
-    """Return memory, threads, open files and CPU seconds of a process."""
+    """Return the memory, CPU seconds, number of threads and number of open files of a process."""
     status = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
     )
@@ -214,7 +214,7 @@ def looked_at(pid: int) -> dict[str, float]:
 
 
 def thread_names(pid: int) -> dict[str, int]:
-    """Count a process's threads by name, ignoring a number at the end of a name."""
+    """Return how many threads of a process have each name, without digits at the name's end."""
     names: Counter[str] = Counter()
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -225,7 +225,7 @@ def thread_names(pid: int) -> dict[str, int]:
 
 
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
-    """Return a percentile of latencies in milliseconds, or of `waited` if there are no latencies.
+    """Return a percentile of the latencies, in milliseconds; without latencies, return `waited`.
 
     Latencies and `waited` are in seconds.
     """
@@ -233,11 +233,11 @@ def milliseconds(latencies: list[float], percent: float, waited: float) -> float
 
 
 def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
-    """Return the growth of a series from its start to its end, and the median of the series.
+    """Return how much a series grows from its start to its end, and the median of the series.
 
     The slope is the median of the slopes between all pairs of samples (Theil and Sen), so that
-    spikes hardly change the slope. The value `surely` is the growth at the lower bound of the
-    slope's 95 % confidence interval. The confidence interval is computed with Kendall's variance.
+    spikes hardly change the slope. The result's value `surely` is the growth for the smallest slope
+    in the 95 % confidence interval, which is computed with Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))
@@ -253,7 +253,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Send load to the server; return the samples, and the growth and limit of each value."""
+    """Send load to the server; return the samples, and for each value its growth and its limit."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (

@@ -43,7 +43,7 @@ REQUIRES = (
 
 
 def is_for_serving(file: str) -> bool:
-    """True if the small wheel includes a file of the full wheel.
+    """Return True if the small wheel includes `file`, a file of the full wheel.
 
     Example:
         >>> [is_for_serving(f"mindspore_rec/{file}") for file in ("stream.py", "train/__init__.py")]

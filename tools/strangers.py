@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Misbehaving clients of a server's ports: their requests, and the time that they stay connected.
+"""Clients that misbehave: they send bad requests to a server, or stay connected too long.
 
 Each client is a function that accepts a `Place`, performs one action and returns. An HTTP client
 may raise OSError if the server has closed the client's connection in the meantime.
@@ -31,7 +31,7 @@ class Place:
 
     Args:
         http, grpc: ports.
-        token: a valid token, for clients that misbehave in spite of a valid token.
+        token: a valid token, for the misbehaving clients that pass the server's authentication.
         stay: seconds that slow senders stay connected.
         rng: random number generator for sizes, ports and times.
     """

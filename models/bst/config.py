@@ -18,7 +18,7 @@ class ModelConfig:
     Args:
         blocks: number of transformer blocks. Default: 1.
         heads: number of heads of a block. Default: 1.
-        positions: number of vectors of positions. Default: None, which means one vector per
+        positions: number of trained position vectors. Default: None, which means one vector per
             position.
         hidden: widths of the perceptron's layers. Default: 64, 32.
         dropout: dropout of the blocks and the perceptron. Default: 0.0.

@@ -75,7 +75,7 @@ def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> di
 
 
 def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
-    """Evaluate histogram gradient boosting; in large fields, mean labels replace the ids.
+    """Evaluate histogram gradient boosting; fields with many ids are encoded by mean labels.
 
     The model reads fields with fewer than 255 ids as native categories. In fields with at least 255
     ids, two numbers replace each id: the id's mean label (cross-fitted and smoothed by
@@ -214,7 +214,7 @@ def _codes(rows: Rows) -> Callable[[Rows], np.ndarray]:
 
 
 class _Encoder:
-    """Encode ids as categories, or as means and counts; numbers are not changed."""
+    """Encodes ids as categories, or as mean labels and counts; leaves numbers unchanged."""
 
     def __init__(self, rows: Rows) -> None:
         from sklearn.preprocessing import OrdinalEncoder, TargetEncoder
@@ -248,7 +248,7 @@ class _Encoder:
 
 
 def of_data(name: str, data: Data) -> dict[str, Any]:
-    """Evaluate a baseline on the data set of a model's configuration.
+    """Evaluate a baseline on a data set.
 
     Args:
         name: name in `BASELINES`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options, log and output file of the models' commands."""
+"""Command-line options, logging and output files of the models' commands."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def training_parser(program: str, description: str, configs: Path) -> argparse.A
 
 
 def config_path(given: Path, configs: Path) -> Path:
-    """Return the configuration file for a path, or for the name of a model's configuration.
+    """Return the path of a configuration file; `given` is a path or a name in `configs`.
 
     Example:
         >>> config_path(Path("nowhere.yaml"), Path("configs")).as_posix()
@@ -77,7 +77,7 @@ def config_path(given: Path, configs: Path) -> Path:
 
 
 def seed_list(text: str) -> list[int]:
-    """Parse the seeds of an option; usable as a `type` of `argparse`.
+    """Parse a list of seeds in an option's text, for the argument `type` of `argparse`.
 
     Raises: argparse.ArgumentTypeError: a seed is not a whole number of at least 0, or occurs twice.
 
@@ -100,11 +100,11 @@ def check_training_options(options: argparse.Namespace) -> None:
     """Check that training options do not contradict each other; make folders for output files.
 
     Args:
-        options: options with `seed`, `seeds`, `save`, `json` and `report`.
+        options: parsed options, among them `seed`, `seeds`, `save`, `json` and `report`.
 
     Raises:
-        ValueError: both `seed` and `seeds` are set, several models would be saved or reported, or
-            the directory for saving exists.
+        ValueError: `seeds` is set together with `seed`, `save` or `report`; or the directory `save`
+            exists.
 
     Example:
         >>> check_training_options(argparse.Namespace(seed=1, seeds=[1, 2]))
@@ -143,7 +143,7 @@ def show_log() -> None:
 
 
 def save_json(path: Path | None, figures: dict[str, Any]) -> None:
-    """Write figures as JSON to a path, unless the path is None."""
+    """Write figures as JSON to `path`; do nothing if `path` is None."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of all models: train with one seed or several seeds, and evaluate."""
+"""Commands of all models: training with one or several seeds, and evaluation."""
 
 from __future__ import annotations
 

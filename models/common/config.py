@@ -46,11 +46,11 @@ def read_yaml(path: Path, kind: type[T]) -> T:
 
 
 def from_mapping(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass made from a mapping, including nested dataclasses.
+    """Convert a mapping to a dataclass, and nested mappings to nested dataclasses.
 
     The type of a field may be bool, int, float, str, Literal, a tuple of one of these types, a
-    dataclass, or a union of dataclasses. Any field may also allow None. Each dataclass of a union
-    has a field `kind`, a Literal of one value, and the key `kind` selects the dataclass.
+    dataclass, or a union of dataclasses. Any field may also allow None. In a union, each dataclass
+    has a field `kind` whose type is a Literal with one value; the key `kind` selects the dataclass.
 
     Args:
         kind: the dataclass.
@@ -113,7 +113,7 @@ Hooks = dict[Any, Callable[[Any], Any]]
 
 
 def _hooks(kind: Any, hooks: Hooks) -> Hooks:
-    """Add to `hooks` the functions that dacite calls on values of a type and its member types."""
+    """Add dacite's conversion functions for a type and its member types to `hooks`."""
     if kind in hooks:
         return hooks
     members = typing.get_args(kind)
@@ -131,7 +131,7 @@ def _hooks(kind: Any, hooks: Hooks) -> Hooks:
 
 
 def _of_known_keys(kind: Any, value: Any) -> Any:
-    """Check that a mapping's keys are fields of a dataclass; skip instances of the dataclass."""
+    """Check that the keys of a mapping are fields of `kind`; accept any instance of `kind`."""
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):
@@ -151,7 +151,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
 
 
 def _of_its_kind(kinds: list[Any], hooks: Hooks, value: Any) -> Any:
-    """Convert a mapping to one of several dataclasses, selected by the mapping's `kind`."""
+    """Convert a mapping to the dataclass in `kinds` that the mapping's key `kind` selects."""
     if not isinstance(value, Mapping) or "kind" not in value:
         raise MissingValueError("kind")
     by_kind = {each.kind: each for each in kinds}
@@ -206,7 +206,7 @@ def _message(error: DaciteFieldError) -> str:
 
 
 def _legal(kind: Any) -> str:
-    """Return the legal values of a type, in words for a message."""
+    """Return the text of an error message that describes the legal values of a type."""
     if typing.get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, typing.get_args(kind)))}"
     named = {tuple: "a list", Mapping: "a mapping"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `data` of a configuration, and the data sets that it describes."""
+"""The section `data` of a configuration, and the data sets that the section describes."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Synthetic:
         rows: training rows.
         test_rows: test rows, drawn from the same model. Default: 200,000.
         max_cardinality: number of different values in the largest fields. Default: 10,000.
-        pair_cardinality: largest number of different values of a field that takes part in the pair
-            interactions of the planted model. Default: 1,500, as in
+        pair_cardinality: fields with at most this number of different values take part in the
+            planted model's pair interactions. Default: 1,500, as in
             `datasets.synthetic.criteo_like`.
         seed: seed of the planted model and of the rows. Default: 1.
     """
@@ -71,7 +71,7 @@ class Synthetic:
 
 @dataclass(frozen=True)
 class Criteo:
-    """Criteo's data, or data in the same form: two packed sets in one directory.
+    """Data of Criteo, or data in Criteo's form: packed training and test sets in one directory.
 
     Args:
         kind: 'criteo'.
@@ -93,7 +93,8 @@ class CensusIncome:
         tasks: labels to learn: 'income', 'never_married' or both. Default: income alone.
         exact: columns of money amounts in which each exact amount is also a category. Default: all
             four columns.
-        min_count: number of rows in which an exact amount must occur to be a category. Default: 5.
+        min_count: an exact amount is a category if the amount occurs in at least this number of
+            rows. Default: 5.
         validation: share of the training rows to hold out for tuning. The evaluation uses the
             held-out rows instead of the test rows. If `validation` is 0, no rows are
             held out. Default: 0.0.
@@ -133,10 +134,10 @@ class Data:
     """An open data set.
 
     Args:
-        name: name of the data and the test rows, for output.
+        name: name of the data and of the test rows, for printed results.
         fields: number of categorical fields.
         dense: number of numeric columns.
-        train: function of batch size and epochs that returns the training batches of all epochs in
+        train: function `(batch_size, epochs)` that returns the training batches of all epochs in
             order.
         train_rows: number of rows in an epoch.
         test: batches of test rows, which can be read repeatedly, from memory or disk.
@@ -146,7 +147,7 @@ class Data:
             array [rows of test].
         users: user of each test row, [rows of test], for metrics by user; None if rows have no
             users.
-        vocabulary: number of ids, if ids are numbered from 0; None if ids are keys.
+        vocabulary: number of different ids if the ids are numbers from 0; None if the ids are keys.
     """
 
     name: str
@@ -163,7 +164,7 @@ class Data:
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """Endings of each task's metric names: '.' and the task's name, or '' for a single task."""
+        """Suffix of each task's metric names: '.' and the task's name; '' for a single task."""
         return tuple(f".{task}" for task in self.tasks) if len(self.tasks) > 1 else ("",)
 
 
@@ -179,7 +180,8 @@ def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
         seed: seed of the order of the rows; not used for synthetic data, which have one order.
 
     Raises:
-        ValueError: the directory is missing, lacks the data's files, or is set for synthetic data.
+        ValueError: no directory is given for real data, the directory lacks the data's files, or a
+            directory is given for synthetic data.
     """
     if isinstance(config, Synthetic):
         return _open_synthetic(config, directory)
@@ -194,7 +196,7 @@ def _open_synthetic(config: Synthetic, directory: Path | None) -> Data:
     if directory is not None:
         raise ValueError("--data is not for synthetic data, which are made as they are read")
     planted = config.planted()
-    # Training and test rows are two ranges of rows of the same planted model.
+    # Training rows and test rows are two ranges of one sequence of rows from the planted model.
     made = list(generate(config.test_rows, config.seed, config.rows, EVAL_BATCH, planted))
 
     def train(batch_size: int, epochs: int) -> Iterator[Batch]:
@@ -284,7 +286,7 @@ def _part(validation: float) -> str:
 
 
 def _in_memory(rows: Batch, seed: int) -> Callable[[int, int], Iterable[Batch]]:
-    """Return a function that makes training batches from all rows, shuffled."""
+    """Return a function `(batch_size, epochs)` that returns batches of the shuffled rows."""
     return lambda batch_size, epochs: batches(
         rows, batch_size, shuffle=True, seed=seed, repeat=epochs, shuffle_blocks=64
     )

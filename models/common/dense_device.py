@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device that a configuration sets for the dense layers of the network."""
+"""The key `dense_device` of a configuration: the device of the network's dense layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def on_dense_device(device: str | None) -> Iterator[None]:
     """Set the device of the dense layers that are constructed in the `with` block.
 
     Args:
-        device: 'cpu', 'cuda:N', or None for the process's device.
+        device: 'cpu' or 'cuda:N'; None keeps the device that the process uses.
 
     Raises:
         ValueError: `device` is not an allowed value, or the device cannot be used.

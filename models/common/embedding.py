@@ -30,7 +30,7 @@ class FieldEmbedding(nn.Cell):
 
     Args:
         fields: number of fields F, at least 1.
-        config: description of the embeddings.
+        config: settings of the embeddings.
         name: name of the table, or prefix of the tables' names.
         seed: seed of the initial values. Default: 0.
         dim: number of floats in an embedding. Default: the configuration's.
@@ -76,14 +76,14 @@ class FieldEmbedding(nn.Cell):
         self.table = _lookup_of(fields, config, described)
 
     def construct(self, ids: Tensor) -> tuple[Tensor, ...]:
-        """Return the rows of the ids."""
+        """Return a tuple that contains the embeddings of `ids`."""
         return (self.table(self.rows(ids)),)
 
 
 class FieldSum(nn.Cell):
-    """Look up one weight per id, and sum the weights of a row's ids: the first-order term.
+    """Sums one weight per id over the ids of a row: the first-order term of a model.
 
-    Args: the arguments of `FieldEmbedding`; the weights start at 0.
+    Args: the same as for `FieldEmbedding`. The weights start at 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
@@ -111,7 +111,7 @@ class FieldSum(nn.Cell):
             self.table = each.table
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the sum of the ids' weights."""
+        """Return, for each row, the sum of the weights of the row's ids."""
         weights = self.table(self.rows(ids))
         return weights if self.sums else weights.sum(1)
 
@@ -152,7 +152,7 @@ def _lookup_of(fields: int, config: EmbeddingConfig, described: TableConfig) -> 
 
 
 def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
-    """Return the hash lookup that `convert` makes from an `nn.Embedding` over the vocabulary."""
+    """Return the lookup in a hash table that `convert` makes from an `nn.Embedding`."""
     if config.buckets is None:
         raise ValueError(
             "'embedding.buckets' must be the size of the vocabulary with kind 'converted'"
@@ -167,7 +167,7 @@ def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
 
 
 class _LookupPerField(nn.Cell):
-    """Lookup of each field's ids in one table; each field has its own lookup."""
+    """Looks up the ids of all fields in one common table, with a separate lookup per field."""
 
     def __init__(self, fields: int, table: MapParameter) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class _LookupPerField(nn.Cell):
 
 
 class _RowOfId(nn.Cell):
-    """Return the ids; for a static table with buckets, return the ids' remainders."""
+    """Returns each id or, for a static table with buckets, the id's remainder: the row's index."""
 
     def __init__(self, config: EmbeddingConfig) -> None:
         super().__init__()

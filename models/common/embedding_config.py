@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `embedding` of a configuration, and the tables that it describes."""
+"""The section `embedding` of a configuration, and the tables that the section describes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDINGS = ("stochastic", "nearest")
 
 @dataclass(frozen=True)
 class EmbeddingConfig:
-    """Description of a model's embeddings.
+    """Settings of a model's embeddings.
 
     The keys `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`,
     `unknown_value`, `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` set fields of
@@ -47,7 +47,7 @@ class EmbeddingConfig:
         buckets: number of rows of a static table, 1 to 2**31 - 1; it sets the table's `vocab_size`.
             The row index of an id is the remainder of the id's low 31 bits divided by `buckets`.
             Only for 'static'. Default: None.
-        vocabulary: whether ids are numbered: ids of the training rows are numbered from 1, and all
+        vocabulary: True to number the ids: ids of the training rows get numbers from 1, and all
             other ids become 0. If ids are numbered, a static table has one row per number, and
             `buckets` must not be set. For kind 'converted', ids are always numbered. Default:
             False.
@@ -62,8 +62,9 @@ class EmbeddingConfig:
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
         max_idle_steps: number of steps after which a row is evicted if its key has not occurred.
             Sets the table's `eviction`. Not for 'static'. Default: None, which means never.
-        max_rows: greatest number of rows of each table, set in the table's `eviction`; the least
-            recently used rows are evicted. Not for 'static'. Default: None, which means no limit.
+        max_rows: maximum number of rows of each table; above it, the least recently used rows are
+            evicted. Sets the table's `eviction`. Not for 'static'. Default: None, which means no
+            limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
             Default: None, which means 0.
         cache: tiers that store the rows, with the keys of `mindspore_rec.CacheConfig`; only for
@@ -128,7 +129,7 @@ class EmbeddingConfig:
         self._check_life()
 
     def _check_rows(self) -> None:
-        """Check the settings that determine the number of rows."""
+        """Check the settings for a table's number of rows, such as `buckets`."""
         if self.kind == "hash" and self.vocabulary:
             raise ValueError("'embedding.vocabulary' must be false with kind 'hash': ids are keys")
         bare = self.kind == "static" and self.buckets is None and not self.vocabulary
@@ -166,7 +167,7 @@ class EmbeddingConfig:
             )
 
     def _check_life(self) -> None:
-        """Check the keys that decide when an id has a row."""
+        """Check the settings of admission and eviction, and `unknown_value`."""
         admits = self.admission_threshold != 1
         if self.kind == "static" and (admits or self.eviction or self.unknown_value is not None):
             raise ValueError(
@@ -181,7 +182,7 @@ class EmbeddingConfig:
 
     @property
     def numbers_ids(self) -> bool:
-        """True if ids are indexes into a vocabulary instead of keys."""
+        """True if ids are numbered, False if ids are keys."""
         return self.vocabulary or self.kind == "converted"
 
     @property

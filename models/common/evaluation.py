@@ -106,13 +106,13 @@ def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _of_all(group: WorkerGroup, logit: np.ndarray) -> list[np.ndarray]:
-    """Return the logits of the batches of all workers."""
+    """Return the logits of each worker's batch."""
     every = group.all_gather(logit.tobytes())
     return [np.frombuffer(each, logit.dtype).reshape(-1, logit.shape[1]) for each in every]
 
 
 def _groups(data: Data, rows: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield a pair (ending of metric names, rows), first for all rows, then for each group."""
+    """Yield pairs (suffix of metric names, row mask): first for all rows, then for each group."""
     yield "", np.ones(rows, bool)
     for name, chosen in data.groups.items():
         if chosen.any():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PackedFeatures: describes packed arrays for networks without a schema."""
+"""PackedFeatures: describes the arrays `ids` and `numbers` to a network, without a schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PackedFeatures"]
 
 @dataclass(frozen=True)
 class PackedFeatures(Features):
-    """The arrays of a packed data set: `ids` int64 `[B, F]` and `numbers` float32 `[B, N]`.
+    """Features in two arrays: `ids`, int64 `[B, F]`, and `numbers`, float32 `[B, N]`.
 
     Args:
         fields: number of categorical fields F, at least 1.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means and deviations of figures over several runs."""
+"""Means and standard deviations of figures over several runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of the zoo that reads histories: configuration, training, and its two commands.
+"""A model that reads histories: its configuration, its training and its two commands.
 
-The rows are from `datasets.synthetic.histories`; their best possible AUC is known.
+The rows are from `datasets.synthetic.histories`, so the best possible AUC is known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RowsConfig:
-    """The section `data` of a configuration.
+    """Settings in a configuration's section `data`.
 
     Args:
         task: 'seen' or 'interest', as in `datasets.synthetic.histories`.
@@ -62,7 +62,7 @@ class RowsConfig:
         check_least("'data.test_rows'", self.test_rows, 2)
 
     def draw(self, seed: int) -> tuple[Planted, Planted, Planted]:
-        """Return training, validation and test rows of a seed.
+        """Return the training, validation and test rows that a seed determines.
 
         Raises:
             ValueError: the validation rows or the test rows have one label only, so the AUC is
@@ -81,7 +81,7 @@ class RowsConfig:
 
 @dataclass(frozen=True)
 class LengthConfig:
-    """The section `train` of a configuration.
+    """Settings in a configuration's section `train`.
 
     Args:
         batch_size: rows of a batch, at least 1. Default: 256.
@@ -106,10 +106,10 @@ class LengthConfig:
 
 @dataclass(frozen=True)
 class HistoryRun:
-    """Configuration of a run; `history_model` derives a class that adds the network, `model`.
+    """Configuration of a run; `history_model` adds the field `model` in a derived class.
 
     Args:
-        data: rows to train on.
+        data: settings of the rows to train on.
         train: length of the run.
     """
 
@@ -117,7 +117,7 @@ class HistoryRun:
     train: LengthConfig = field(default_factory=LengthConfig)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the network, the fields of the section `model`."""
+        """Return the network's settings: a dict with the fields of the section `model`."""
         return dataclasses.asdict(self.model)  # type: ignore[attr-defined]
 
 
@@ -149,12 +149,12 @@ class HistoryModel:
 def history_model(
     title: str, network: type[Network], settings: type[Any], times: bool = False
 ) -> HistoryModel:
-    """Return the description of the model whose folder has the settings of its network.
+    """Return the description of a model over histories; `settings` must be from the model's folder.
 
     Args:
         title: name for people.
         network: class of the network.
-        settings: dataclass of the section `model` of a configuration, in the `config.py` of the
+        settings: dataclass for a configuration's section `model`, from the `config.py` in the
             model's folder. All fields have defaults.
         times: whether the network reads the times of events. Default: False.
     """

@@ -47,10 +47,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Configuration of a run; each model derives a class and adds the network's settings, `model`.
+    """Configuration of a run. Each model's derived class adds `model`, the network's settings.
 
     Args:
-        data: data to train on.
+        data: settings of the data to train on.
         embedding: description of the embeddings.
         optimizer: settings of the optimizer.
         train: length of the run and size of the batches.
@@ -118,8 +118,8 @@ class ZooModel:
         config: class of the model's configuration, a dataclass derived from `RunConfig`.
         network: class of the model's network, derived from `mindspore_rec.models.Network`. The
             configuration's method `settings` returns the network's settings.
-        optimizer: function of network, configuration and number of steps that returns the
-            optimizer. Default: LazyAdam over all parameters.
+        optimizer: function that returns the optimizer, called with the network, the configuration
+            and the number of steps. Default: LazyAdam over all parameters.
     """
 
     name: str
@@ -180,7 +180,7 @@ class Run:
             training.
         evaluation: metrics on the test rows after the run; None if the run was interrupted or
             stopped early.
-        recorder: loss, rows and hit rates during training.
+        recorder: `Recorder` of the loss, the rows and the hit rates during training.
         operators: times of the operators; None if they were not measured. Default: None.
     """
 
@@ -192,7 +192,7 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics of the evaluation at the end, or of the last evaluation during training."""
+        """Metrics after the run, or else metrics of the last evaluation during training."""
         return self.summary.metrics if self.evaluation is None else self.evaluation.metrics
 
 
@@ -210,7 +210,7 @@ def read_config(model: ZooModel, path: str | Path) -> Any:
 
 
 def open_run(config: Any, directory: Path | None) -> Data:
-    """Return the data of a run; ids are numbered if the configuration requires numbers.
+    """Return the data of a run, with numbered ids if the configuration requires numbers.
 
     Args:
         config: configuration of the run.
@@ -224,7 +224,7 @@ def open_run(config: Any, directory: Path | None) -> Data:
 
 
 def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> RecModel:
-    """Return a model with optimizer and metrics; also set MindSpore's seed.
+    """Set MindSpore's seed; return a model with its optimizer and metrics.
 
     The loss is the mean of the tasks' log losses.
 
@@ -235,8 +235,8 @@ def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> 
         name: prefix of the tables' names. Default: the model's name.
 
     Raises:
-        ValueError: values of the configuration are out of range, or contradict each other or the
-            data.
+        ValueError: values of the configuration are out of range, contradict each other, or do not
+            fit the data.
     """
     if not model.config.several_tasks:
         _check_one_task("data.tasks", data.tasks)

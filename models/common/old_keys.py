@@ -21,7 +21,7 @@ _NEW: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 def with_new_keys(kind: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the section of a configuration, with old keys renamed to the current keys.
+    """Return a section of a configuration, with old keys replaced by the current keys.
 
     Args:
         kind: the dataclass.

@@ -62,13 +62,13 @@ class OperatorTimes(Callback):
 
     Args:
         steps: number of steps of the run, at least 1.
-        evaluations: number of evaluations of the run, evenly spread; no evaluation is between two
-            measured steps. Default: 1.
+        evaluations: number of evaluations during the run, evenly spread. No evaluation interrupts
+            the measured steps. Default: 1.
         window: greatest number of steps to measure, at least 1. Default: 20.
 
     Attributes:
         measured: number of measured steps.
-        found: the operators, slowest first.
+        found: an `OperatorTime` for each measured operator, slowest first.
         missing: reason why nothing was measured; '' if operators were measured.
 
     Example:
@@ -178,7 +178,7 @@ def _is_dense(name: str) -> bool:
     """
     cells = [part.rpartition("-") for part in name.split("/")[:-1] if "-" in part]
     layers = _names_of(FusedLayer)
-    # The network itself may be of a class with the name of a layer, such as MMoE.
+    # Skip the network itself: its class may have the name of a layer, such as MMoE.
     return not cells or any(kind in layers for cell, _, kind in cells if cell != "network")
 
 

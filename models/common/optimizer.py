@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `optimizer` of a configuration: LazyAdam over all or most parameters."""
+"""The section `optimizer` of a configuration: settings of LazyAdam."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OptimizerConfig:
             Default: 0.0.
 
     Raises:
-        ValueError: a value is below 0.
+        ValueError: a learning rate or a penalty is below 0.
     """
 
     learning_rate: float = 1e-3
@@ -52,7 +52,7 @@ def lazy_adam(
     steps: int,
     loss_scale: float = 1.0,
 ) -> LazyAdam:
-    """Return LazyAdam for embeddings and other parameters; each group has its own penalty.
+    """Return a LazyAdam with one L2 penalty for embeddings and another for other parameters.
 
     Args:
         config: rates and penalties.

@@ -20,7 +20,7 @@ def lines(title: str, axis: str, points: Mapping[str, Sequence[tuple[Any, Any]]]
     Args:
         title: title above the picture.
         axis: name of the x axis.
-        points: points (x, y) of each line, by the line's name.
+        points: maps the name of each line to the line's points (x, y).
 
     Raises:
         ValueError: matplotlib is not installed.
@@ -43,7 +43,7 @@ def bars(axis: str, lengths: Mapping[str, float]) -> str:
 
     Args:
         axis: name of the x axis.
-        lengths: lengths of the bars, by name.
+        lengths: maps the name of each bar to the bar's length.
 
     Raises:
         ValueError: matplotlib is not installed.

@@ -29,7 +29,7 @@ def check_compute_dtype(name: str) -> str:
 
 
 def lower_precision(net: nn.Cell, name: str) -> None:
-    """Make a network's layers compute products in the type `name`.
+    """Let all layers of a network compute products in the type `name`.
 
     Weights, embeddings and all sums stay float32. With 'bfloat16', all layers that have a fused
     form round both factors of each product. Type 'bfloat16' is faster than float32 on processors
@@ -58,12 +58,12 @@ def _halve(mlp: MLP) -> None:
 
 
 def loss_scale(name: str) -> float:
-    """Return the factor by which the loss is scaled for a compute type."""
+    """Return the loss scale for the compute type `name`."""
     return LOSS_SCALE if name == "float16" else 1.0
 
 
 class _Float32(nn.Cell):
-    """Cell that converts its input to float32, after layers that compute in another type."""
+    """Cell that converts the output of layers that compute in another type to float32."""
 
     def construct(self, x: Tensor) -> Tensor:
         return x.astype(ms.float32)

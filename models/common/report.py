@@ -94,8 +94,8 @@ class Recorder(Callback):
     def _rates(self, name: str, stats: dict[str, Any]) -> dict[str, float]:
         """Return each tier's share of the keys that were looked up since the last point.
 
-        A row that is read ahead is counted in the lower tier, and its later lookup is counted in
-        host memory. If many rows are read ahead, the rate of a lower tier may exceed 1.
+        A row that is read ahead counts for the lower tier, and the later lookup of the row counts
+        for host memory. If many rows are read ahead, the share of a lower tier may exceed 1.
         """
         keys = {tier: stats[key] for tier, key in TIERS.items() if key in stats}
         now = {"": stats["looked_up_keys"], **keys}
@@ -107,7 +107,7 @@ class Recorder(Callback):
 
 
 def _megabytes(stats: dict[str, Any]) -> float:
-    """Return the megabytes of a table's rows and index."""
+    """Return the size of a table's rows and index, in megabytes."""
     return (stats["row_bytes"] + stats["index_bytes"]) / 1e6
 
 
@@ -126,7 +126,7 @@ def write_report(
         title: title of the page.
         figures: figures of the run, in the form that `--json` writes.
         points: points of a `Recorder`.
-        curves: predicted and observed rates, by task; empty if the run was interrupted.
+        curves: maps each task to predicted and observed rates; empty if the run was interrupted.
         operators: times of the operators. Default: None, which means that the page shows no times.
 
     Raises:

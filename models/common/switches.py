@@ -51,7 +51,7 @@ def with_switches(config: Any, options: argparse.Namespace) -> Any:
         options: options that `add_switches` added.
 
     Raises:
-        ValueError: the options contradict each other or the configuration.
+        ValueError: the options contradict each other, or contradict the configuration.
     """
     embedding = config.embedding
     settings = {
@@ -74,7 +74,7 @@ def with_switches(config: Any, options: argparse.Namespace) -> Any:
 
 
 def _other_kind(kind: str) -> dict[str, Any]:
-    """Return the fields of an `EmbeddingConfig` that must change when `kind` changes."""
+    """Return new values of the fields of `EmbeddingConfig` that depend on `kind`."""
     default = EmbeddingConfig()
     return {
         "kind": kind,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics as text for the commands: a line for one task, a table for several tasks."""
+"""Formats metrics for the commands: one line for one task, a table for several tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["mean_lines", "report", "result_line", "result_lines"]
 
 
 def result_lines(data: Data, what: str, metrics: Mapping[str, float]) -> str:
-    """Return the lines of one evaluation.
+    """Return the lines that show the metrics of one evaluation.
 
     Args:
         data: the data that the model was evaluated on.
@@ -26,7 +26,7 @@ def result_lines(data: Data, what: str, metrics: Mapping[str, float]) -> str:
 def mean_lines(
     data: Data, runs: int, mean: Mapping[str, float], deviation: Mapping[str, float] | None
 ) -> str:
-    """Return the lines of several runs with different seeds.
+    """Return the lines that show the metrics of several runs with different seeds.
 
     Args:
         data: the data that the runs were evaluated on.

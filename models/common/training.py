@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `train` of a configuration, and the learning rate over a run."""
+"""The section `train` of a configuration, and the learning rate schedule of a run."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class TrainConfig:
         epochs: passes over the data. Default: 1.
         evaluations: evaluations during training, evenly spread. Default: 10.
         seed: seed of initial values and of the order of rows. Default: 0.
-        admission_counts: epochs in which a hash table counts the occurrences of ids for admission.
-            With 'every_epoch', an id that occurs once in the data reaches a threshold of 3 in the
-            third epoch. With 'first_epoch', each occurrence in the data is counted only once.
-            Default: 'every_epoch'.
+        admission_counts: 'every_epoch' or 'first_epoch': the epochs in which a hash table counts
+            ids for admission. With 'every_epoch', an id that occurs once in the data reaches a
+            threshold of 3 in the third epoch. With 'first_epoch', each occurrence in the data is
+            counted only once. Default: 'every_epoch'.
 
     Raises:
         ValueError: a value is out of range.
@@ -83,7 +83,7 @@ def step_count(config: TrainConfig, data: Data) -> int:
 
 
 def learning_rate(start: float, end: float | None, steps: int) -> Any:
-    """Return a constant rate, or a rate that falls along half a cosine over the whole run.
+    """Return a constant learning rate, or a schedule that falls along half a cosine during the run.
 
     Args:
         start: rate of the first step.

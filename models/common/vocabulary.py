@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data with a fixed vocabulary: keys become numbers from 0, which ordinary embeddings need."""
+"""Converts data to a fixed vocabulary: numbers the keys from 0, as ordinary embeddings require."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class ModelConfig:
     Args:
         blocks: number of blocks. Default: 2.
         heads: number of heads of a block. Default: 1.
-        time_buckets: number of learned biases of times in a block. Default: 32.
+        time_buckets: number of learned biases of time differences in each block. Default: 32.
         dropout: dropout of the blocks. Default: 0.0.
     """
 

@@ -41,7 +41,7 @@ class Config(RunConfig):
 
     Args: as for `RunConfig`, and
 
-        data: Census-Income, the only data set with several labels.
+        data: settings of Census-Income, the only data set of `models` with several labels.
         embedding: description of the embeddings. Default: rows of 8 floats, with initial values
             drawn with a standard deviation of 0.05.
         model: the network.

@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("python3.10", "python3.11", "python3.12")
 POLICY = "manylinux_2_28"
-# Prefixes of the symbols of Python and MPI, which have no versions.
+# Prefixes of the symbols of Python and MPI. These symbols have no versions.
 FROM_ELSEWHERE = ("Py", "_Py", "MPI_", "ompi_")
 # The command auditwheel accepts only wheels for the processor on which it runs.
 AUDITWHEEL = """import platform, sys
@@ -71,7 +71,7 @@ def say(text: str) -> None:
 
 
 def run(*command: str | Path, **variables: str) -> str:
-    """Run a command in the root folder, and return what it printed; stop if it fails."""
+    """Run a command in the root folder, and return its output; stop if the command fails."""
     done = subprocess.run(
         list(map(str, command)),
         env={**os.environ, **variables},
@@ -85,7 +85,7 @@ def run(*command: str | Path, **variables: str) -> str:
 
 
 def usable(python: str) -> bool:
-    """True if a Python starts, makes virtual environments and has headers."""
+    """Return whether a Python interpreter starts, has headers and can make virtual environments."""
     check = (
         "import ensurepip, os, sysconfig, venv\n"
         "assert os.path.exists(sysconfig.get_path('include') + '/Python.h')"
@@ -97,7 +97,7 @@ def usable(python: str) -> bool:
 
 
 def make_environment(python: str, folder: Path, requirements: list[str]) -> Path:
-    """Return the Python of a virtual environment with the requirements of a build."""
+    """Make a virtual environment with the build's requirements; return the environment's Python."""
     made = folder / "bin" / "python"
     stamp = folder / "requirements.stamp"
     if not stamp.exists() or stamp.read_text() != "\n".join(requirements):
@@ -136,7 +136,8 @@ def path_flags(tree: Path, work: Path, include: str) -> list[str]:
 
     Args:
         tree: the folder in which the compiler runs.
-        work: the build folder of this wheel, in the same folder as the build environments.
+        work: the build folder of this wheel; the parent folder also contains the build
+            environments.
         include: the folder with the headers of Python.
     """
     relative = Path(os.path.relpath(work, tree))  # setuptools names the sources in it so
@@ -146,7 +147,7 @@ def path_flags(tree: Path, work: Path, include: str) -> list[str]:
 
 
 def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
-    """Compile the core; return the wheel that setuptools writes with the core."""
+    """Compile the core, and let setuptools write a wheel; return the wheel's path."""
     tools = Tools(machine)
     libraries = work / "libraries"
     write_libraries([tools["g++"]], machine, libraries)
@@ -187,7 +188,7 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
 
 
 def check_core(file: Path, readelf: str) -> None:
-    """Stop if a compiled file needs unversioned foreign symbols, or has library search paths."""
+    """Exit if a compiled file needs a symbol that old systems lack, or has library search paths."""
     for symbol in symbols_of(file, readelf):
         if symbol.defined or symbol.version or symbol.is_weak:
             continue
@@ -210,11 +211,12 @@ def strip_debug(file: Path, debug: Path, tools: Tools) -> None:
 
 @contextmanager
 def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str]]:
-    """Yield a wheel's files by name, for the caller to change; then write the files to `target`.
+    """Yield a wheel's files in a dict, which the caller may change; then write them to `target`.
 
     Yields:
-        the files, and the name of the folder with the wheel's metadata. Files keep their order.
-        All files have the time SOURCE_DATE_EPOCH, and permissions that do not depend on the umask.
+        a dict from file names to contents, and the name of the folder with the wheel's metadata.
+        Files keep their order. All files have the time SOURCE_DATE_EPOCH, and permissions that do
+        not depend on the umask.
     """
     with zipfile.ZipFile(wheel) as source:
         files = {each.filename: source.read(each) for each in source.infolist()}
@@ -234,7 +236,7 @@ def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str
 
 
 def each_core(files: dict[str, bytes], change: Callable[[Path], None], work: Path) -> None:
-    """Call a function for each compiled file of a wheel; the function changes the file."""
+    """Call `change` for each compiled file of a wheel; `change` modifies the file."""
     folder = work / "cores"
     folder.mkdir(exist_ok=True)
     for name in [each for each in files if each.endswith(".so")]:
@@ -266,7 +268,7 @@ def compiled_in(python: Path, tools: Tools) -> list[Part]:
 
 
 def finish(raw: Path, python: Path, machine: str, work: Path, output: Path) -> list[Path]:
-    """Strip, check and tag a wheel; return the paths of this wheel and of the wheel for serving."""
+    """Strip, check and tag a wheel, and make the wheel for serving; return the paths of both."""
     tools = Tools(machine)
     tag = raw.name.split("-")[2]
     debug = output / "debug" / f"{tag}-{machine}"
@@ -298,7 +300,7 @@ def finish(raw: Path, python: Path, machine: str, work: Path, output: Path) -> l
 
 
 def build(python: str, machine: str, folder: Path, output: Path) -> list[Path]:
-    """Build the wheels of a Python for a processor; return their paths."""
+    """Build the wheels for one Python and one processor; return the wheels' paths."""
     requirements = build_requirements()
     version = run(python, "-c", "import sys; print('%d%d' % sys.version_info[:2])").strip()
     environment = make_environment(python, folder / f"venv-{version}", requirements)

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries to link with, so that a wheel runs on systems older than the build system.
+"""Writes libraries to link with, so that a wheel runs on systems older than the build system.
 
 A program that is linked with this system's C library requires the newest version of each symbol, so
 it does not start on an older system. This module writes libraries without code, which define only
 the symbols and versions of an older glibc and libstdc++. Later releases of a library add no symbols
-to an old release's versions. Therefore this system's libraries show which symbols the old release
+to an old release's versions, so this system's libraries show which symbols the old release
 contains. Two groups of functions are linked into the wheel's core as hidden symbols: functions of
 glibc from `old_glibc.c`, and functions of libstdc++ from the compiler's static library.
 
 The wheel's core is compiled with the compiler and the headers of the machine on which this tool
-runs. Therefore the wheel's core has the same instructions as a core that is compiled in the source
-tree.
+runs, so the wheel's core has the same instructions as a core that is compiled in the source tree.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class Symbol:
     """A symbol in a library's dynamic symbol table.
 
     Attributes:
-        name: the name that the linker uses.
-        version: the version, such as "GLIBC_2.2.5"; "" for a symbol without a version.
+        name: the symbol's name.
+        version: the symbol's version, such as "GLIBC_2.2.5"; "" for a symbol without a version.
         defined: False for a symbol that another library must define.
         is_object: True for data, False for a function.
         size: in bytes.
@@ -78,13 +77,13 @@ def symbols_of(path: Path, readelf: str = "readelf") -> list[Symbol]:
 
 
 def _numbers(version: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return a version's name and numbers; None if the version has no numbers (GLIBC_PRIVATE)."""
+    """Split a version into name and numbers; None if there are no numbers (GLIBC_PRIVATE)."""
     match = re.fullmatch(r"([A-Z]+)_(\d+(?:\.\d+)*)", version)
     return None if match is None else (match[1], tuple(map(int, match[2].split("."))))
 
 
 def old_symbols(symbols: list[Symbol]) -> list[Symbol]:
-    """Return the defined symbols in the newest versions in `LIMITS`, except thread-local symbols.
+    """Return each defined symbol in its newest version within `LIMITS`; omit thread-local symbols.
 
     Example:
         >>> kinds = (True, False, 0, False)
@@ -122,7 +121,7 @@ def _assembly(symbols: list[Symbol]) -> str:
 
 
 def _write_library(compiler: list[str], file: Path, symbols: list[Symbol]) -> None:
-    """Write a library that defines the symbols but contains no code."""
+    """Write a library that defines `symbols` but contains no code."""
     source, versions = file.with_suffix(".s"), file.with_suffix(".map")
     source.write_text(_assembly(symbols))
     names = sorted({symbol.version for symbol in symbols})
@@ -157,7 +156,7 @@ def write_libraries(compiler: list[str], machine: str, folder: Path) -> None:
     archive = folder / "libold_glibc.a"
     archive.unlink(missing_ok=True)
     subprocess.check_call(["ar", "rcsD", str(archive), str(added)])
-    # Names without versions, by which the linker finds the libraries.
+    # The linker finds the libraries under names without versions, such as libc.so.
     libraries = [folder / name for name in ("libc.so.6", "libpthread.so.0", "libdl.so.2")]
     scripts = {
         # The archive comes first: the current libc.so.6 also defines some functions of the archive,

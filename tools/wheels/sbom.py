@@ -21,14 +21,14 @@ Part = tuple[str, str, str, str]
 
 
 def _library(name: str, version: str | None, kind: str, **fields: Any) -> dict[str, Any]:
-    """Return a component; `kind` is the type of its package URL."""
+    """Return a component of the bill; `kind` is the type of the component's package URL."""
     purl = f"pkg:{kind}/{name.lower().replace('_', '-')}" + (f"@{version}" if version else "")
     known = {"version": version} if version else {}
     return {"type": "library", "bom-ref": purl, "name": name, **known, "purl": purl, **fields}
 
 
 def _required(line: str) -> tuple[str, str, str]:
-    """Return name, versions and condition of a line `Requires-Dist`.
+    """Return the package's name, the versions and the condition in a line `Requires-Dist`.
 
     Example:
         >>> _required('redis[hiredis]<9,>=5.1; extra == "redis"')
@@ -44,7 +44,7 @@ def _required(line: str) -> tuple[str, str, str]:
 def bill_of_materials(
     metadata: str, binaries: Mapping[str, bytes], compiled_in: Sequence[Part]
 ) -> str:
-    """Return the bill of a wheel.
+    """Return the bill of materials of a wheel, as JSON text.
 
     Args:
         metadata: the wheel's METADATA.

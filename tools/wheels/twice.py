@@ -2,8 +2,8 @@
 """Build the wheels again somewhere else, and compare all files byte by byte.
 
 The second build uses a copy of the tree in another folder, a new environment, and another umask,
-language and time zone. The second build also begins later. Bytes that depend on the folder, the
-environment, the umask, the language, the time zone or the time therefore differ between the builds.
+language and time zone. The second build also begins later. If the bytes of a file depend on the
+folder, the environment, the umask, the language, the time zone or the time, the builds differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OTHERWISE = {"LC_ALL": "C", "TZ": "Pacific/Kiritimati"}
 
 
 def copy_tree(root: Path, target: Path) -> None:
-    """Copy the files of a clone that git tracks or would add."""
+    """Copy the files of a clone that git tracks, and untracked files that git does not ignore."""
     options = ("--cached", "--others", "--exclude-standard", "-z")
     listed = subprocess.check_output(["git", "ls-files", *options], cwd=root, text=True)
     for name in filter(None, listed.split("\0")):
@@ -54,7 +54,7 @@ def build_again(root: Path, arguments: list[str], output: Path) -> list[str]:
 
 
 def differences(first: Path, second: Path) -> list[str]:
-    """Return a sentence for each file of the second build that differs from the first build's file.
+    """Return a sentence for each file that differs between the first and the second build.
 
     Example:
         >>> folder = Path(tempfile.mkdtemp())
@@ -77,7 +77,7 @@ def differences(first: Path, second: Path) -> list[str]:
 
 
 def _inside(first: Path, second: Path) -> str:
-    """Return " in" and the files that differ between two wheels; '' for other kinds of files."""
+    """For two wheels, return " in" and the names of the differing files; otherwise return ''."""
     if first.suffix != ".whl":
         return ""
     contents = []

@@ -42,8 +42,8 @@ class SeededDropout(nn.Cell):
         [0.0, 2.0]
     """
 
-    # The number of rows in most batches is below the number of masks. The number of masks is prime,
-    # so that any stride visits every mask before any mask repeats.
+    # Most batches have fewer rows than there are masks. The number of masks is prime, so that any
+    # stride visits every mask before any mask repeats.
     masks = 4093
     stride = 1237
 
@@ -67,14 +67,14 @@ class SeededDropout(nn.Cell):
         return x * ops.gather(self.scaled, (row + used) % self.masks, 0)
 
     def take(self) -> Tensor:
-        """Return n, int32 `[1]`: row i of the next batch uses mask (n + 1 + i) % `masks`."""
+        """Return n, int32 `[1]`, for the next batch: row i uses mask (n + 1 + i) % `masks`."""
         used = (self.used + self.stride) % self.masks
         ops.assign(self.used, used)
         return used
 
 
 def check_rate(argument: str, value: float) -> float:
-    """Return `value` as a float, a probability below 1.
+    """Return `value` as a float; raise an error if `value` is not in [0, 1).
 
     Raises:
         TypeError, ValueError: `value` is not a number in [0, 1).

@@ -20,7 +20,8 @@ _REDUCTIONS = ("sum", "none")
 
 
 class FactorizationMachine(FusedLayer):
-    r"""Second-order term of a factorization machine: the summed products of all pairs of fields.
+    r"""Second-order term of a factorization machine: the sum over the products of all pairs of
+    fields.
 
     .. math::
         y = \sum_{i=1}^{F} \sum_{j=i+1}^{F} \langle v_i, v_j \rangle
@@ -30,7 +31,7 @@ class FactorizationMachine(FusedLayer):
     The vector :math:`v_i` is the embedding of field i, multiplied by the feature's value. The cell
     computes :math:`y` by the last expression of the formula. The cell has no parameters: the
     vectors are parameters of the embedding. For the first-order term of a factorization machine,
-    sum an embedding of width 1.
+    sum embeddings of width 1 over the fields.
 
     Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127.
     Networks with this term are in Guo et al., "DeepFM: A Factorization-Machine based Neural Network
@@ -82,8 +83,8 @@ class FactorizationMachine(FusedLayer):
         self.sums = check_one_of("reduction", reduction, _REDUCTIONS) == "sum"
         self.in_features = tuple(part * self.dim for part in self.parts)
         self.out_features = 1 if self.sums else self.dim
-        # The sum over fields is a product with stacked unit matrices. On the CPU, a reduction of
-        # [B, F, D] over the middle axis would take several times as long.
+        # The sum over fields is computed as a product with stacked identity matrices. On the CPU, a
+        # reduction of [B, F, D] over the middle axis would take several times as long.
         self.stacked = Tensor(np.tile(np.eye(self.dim, dtype=np.float32), (self.fields, 1)))
         self._fuse()
 
@@ -107,5 +108,5 @@ class FactorizationMachine(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum over pairs to a program, and return its columns."""
+        """Add the sum over pairs to a program, and return the sum's columns."""
         return program.factorized_pairs(x, self.fields, self.sums, output)

@@ -41,25 +41,25 @@ _Cell = TypeVar("_Cell", bound=nn.Cell)
 def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
-    `fuse` runs `construct` in Python, once for each value of `self.training` and for each number of
-    optional arguments. The arguments are stand-ins, which record the operations on Tensors. One
-    `FusedGraph` replaces the layers that an operator can compute: `MLP`, `CrossNet`, `CrossNetV2`,
-    `CrossNetMix`, `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `PiecewiseLinear`,
-    `PeriodicEmbedding`, `Sum` and `nn.Dense`. The `FusedGraph` also computes sums, joins
-    (`ops.concat`), and activations after `nn.Dense`. All other steps of `construct`, such as
-    lookups and a final sigmoid, run unchanged. If the layers read Tensors with different numbers of
-    rows, MindSpore's layers compute the network, with one warning. In a graph with dynamic shapes,
-    the operator raises an error if the numbers of rows differ.
+    `fuse` runs `construct` in Python, once for each combination of a value of `self.training` and a
+    number of optional arguments. The arguments are stand-ins, which record the operations on
+    Tensors. One `FusedGraph` replaces the layers that an operator can compute: `MLP`, `CrossNet`,
+    `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`,
+    `PiecewiseLinear`, `PeriodicEmbedding`, `Sum` and `nn.Dense`. The `FusedGraph` also computes
+    sums, joins (`ops.concat`), and activations after `nn.Dense`. All other steps of `construct`,
+    such as lookups and a final sigmoid, run unchanged. If the layers read Tensors with different
+    numbers of rows, MindSpore's layers compute the network, with one warning. In a graph with
+    dynamic shapes, the operator raises an error if the numbers of rows differ.
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
     also compute the network, with one warning, if a cell between the network and the layers has
     changed since the call of `fuse`. A cell has changed if its type, mode, hooks or children
-    differ. A cell has also changed if it reads an attribute or a global name whose number or
-    function differs. If a call passes an argument that is not a Tensor, MindSpore's layers also
-    compute the network, but without a warning. Omitted arguments do not prevent the use of the
-    operator.
+    differ. A cell has also changed if an attribute or global name that the cell reads refers to
+    another number or function. If a call passes an argument that is not a Tensor, MindSpore's
+    layers also compute the network, but without a warning. Omitted arguments do not prevent the use
+    of the operator.
 
     Args:
         cell: the network, not yet compiled.
@@ -118,7 +118,7 @@ def is_fused(cell: nn.Cell) -> bool:
 
 
 def apply_fuse(network: nn.Cell, fuse: bool) -> None:
-    """Fuse a network of several layers, for `RecModel` and `TrainStep`.
+    """Fuse a network of several layers; `RecModel` and `TrainStep` call this function.
 
     The following networks stay unchanged, without a warning: containers, train steps, cells of a
     library, cells with a `bprop` or a compiled `construct`, networks with fewer than two unfused
@@ -126,7 +126,7 @@ def apply_fuse(network: nn.Cell, fuse: bool) -> None:
 
     Args:
         network: the network.
-        fuse: False leaves the network unchanged.
+        fuse: whether to fuse the layers; if False, the network stays unchanged.
 
     Raises:
         TypeError: `fuse` is not a bool.
@@ -170,7 +170,7 @@ def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
 
 
 class _Child(NamedTuple):
-    """Child of a cell whose `construct` was traced."""
+    """A cell and its parent; the parent's `construct` was traced."""
 
     parent: nn.Cell
     name: str
@@ -178,7 +178,7 @@ class _Child(NamedTuple):
 
 
 class _Fusion:
-    """Cells, attributes and operators of a network at the time of its trace."""
+    """Records a network's cells, attributes and operators at the time of its trace."""
 
     def __init__(self, network: nn.Cell, traces: list[Trace], has_modes: bool) -> None:
         self.entered = list({id(each): each for t in traces for each in t.entered}.values())
@@ -193,7 +193,7 @@ class _Fusion:
         self._warned = False
 
     def is_used(self, network: nn.Cell) -> bool:
-        """Return whether operators compute the network's layers; warn once if they do not."""
+        """Return whether operators compute the network's layers; if not, warn once."""
         change = self._change(network)
         if change is None:
             return all(graph.is_fused for graph in self.graphs if not _can_fall_back(graph))
@@ -239,7 +239,7 @@ class _Fusion:
         return None
 
     def _changed_name(self, now: dict[str, Any], before: dict[str, Any]) -> str:
-        """Return the name of the first attribute that differs; '' if none differs."""
+        """Return the name of the first attribute that differs between `now` and `before`, or ''."""
         if now == before:
             return ""
         for name in [*before, *now]:
@@ -252,12 +252,12 @@ class _Fusion:
 
 
 def _can_fall_back(graph: FusedGraph) -> bool:
-    """Return whether a `FusedGraph` can call its layers one by one, like `construct`."""
+    """Return whether the graph can also run its layers one by one, as `construct` does."""
     return graph.expects_rows and not any(isinstance(part, JoinedPart) for part in graph.parts)
 
 
 def _attributes_of(cell: nn.Cell) -> dict[str, Any]:
-    """Return the names of a cell's attributes, with the numbers and functions in them."""
+    """Return a dict from the names of a cell's attributes to the numbers and functions in them."""
     attributes = {
         name: constant_of(value)
         for name, value in vars(cell).items()
@@ -269,7 +269,7 @@ def _attributes_of(cell: nn.Cell) -> dict[str, Any]:
 
 
 def _children_of(parent: nn.Cell) -> Iterator[_Child]:
-    """Yield the children of a cell, and the children of its lists of cells."""
+    """Yield the children of a cell, and the cells in its CellLists and CellDicts."""
     for name, cell in parent._cells.items():
         if cell is not None:
             yield _Child(parent, name, cell)
@@ -331,7 +331,7 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
 
 
 class _Quiet:
-    """First base of a fused class, so that `__init_subclass__` of the old class is not called."""
+    """First base class of a fused class; prevents a call of the old class's `__init_subclass__`."""
 
     def __init_subclass__(cls) -> None:
         """Do nothing."""
@@ -357,7 +357,7 @@ def _is_used(network: nn.Cell) -> bool:
 
 
 def _undo(network: nn.Cell) -> None:
-    """Undo `fuse`: remove the operators and restore the class."""
+    """Undo `fuse` on a network: remove the operators and restore the network's class."""
     fusion = vars(network).pop(_FUSION, None)
     if fusion is not None:
         network.__class__ = _class_before(network)
@@ -398,9 +398,11 @@ class _Operators:
     """Operators of a network.
 
     Attributes:
-        cells: path of each cell as Python text, such as 'self.towers[0]', by the cell's `id`.
-        names: name of each cell, such as 'towers.0', by the cell's `id`.
-        graphs: name and cell of each operator, by the operator's layers, inputs and outputs.
+        cells: maps the `id` of each cell to the cell's path as Python text, such as
+            'self.towers[0]'.
+        names: maps the `id` of each cell to the cell's name, such as 'towers.0'.
+        graphs: maps the layers, inputs and outputs of each operator to the operator's name and
+            cell.
     """
 
     def __init__(self, network: nn.Cell) -> None:
@@ -410,7 +412,7 @@ class _Operators:
         self.graphs: dict[Any, tuple[str, FusedGraph]] = {}
 
     def name_of(self, made: Plan) -> str:
-        """Return the name of the operator for a plan; make the operator if it does not exist."""
+        """Return the name of the operator for a plan; if necessary, make the operator."""
         layers = tuple(
             (id(node.layer), node.activation, node.value, *map(tuple, node.arguments))
             for node in made.nodes
@@ -439,7 +441,7 @@ class _Operators:
 
 
 def _lines(signature: Signature, traced: Trace, operators: _Operators) -> list[str]:
-    """Return the source lines of a forward pass."""
+    """Return the source lines of a forward pass that calls an operator."""
     made = plan(traced)
     graph = f"self.{operators.name_of(made)}"
     return forward_lines(operators.cells, signature, made, graph, traced.result)

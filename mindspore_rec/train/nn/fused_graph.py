@@ -25,20 +25,20 @@ _told: set[int] = set()  # numbers of operators about which a warning was given
 
 
 class FusedGraph(FusedLayer):
-    """Layers that read inputs and each other's outputs; run as one operator forward, one backward.
+    """Runs layers that read each other's outputs as one operator forward and one backward.
 
-    Separate operators exchange rows through memory. An input of several layers is copied for each
-    layer, and outputs of several layers are joined before the next layer reads them. In one
-    operator, each slice of the batch passes through all layers.
+    Without fusion, the layers' operators exchange rows through memory. An input of several layers
+    is copied for each layer, and outputs of several layers are joined before the next layer reads
+    them. In one operator, each slice of the batch passes through all layers.
 
-    The layers are children of the network, which names their parameters. The `FusedGraph` itself
-    has no parameters. If the operator cannot be used (see `docs/dense.md`), or if a layer's
-    products are not float32, the layers run one after the other.
+    The layers are children of the network, so the network determines the names of the layers'
+    parameters. The `FusedGraph` itself has no parameters. If the operator cannot be used (see
+    `docs/dense.md`), or if a layer's products are not float32, the layers run one after the other.
 
     Args:
-        inputs: floats per row of each input, by the input's name.
-        steps: maps the name of each layer's output to the layer and the names of its inputs. An
-            input is an entry of `inputs` or the name of an earlier step. Legal layers are `MLP`,
+        inputs: maps the name of each input to the input's number of floats per row.
+        steps: maps the name of each step to the pair (layer, names of the layer's inputs). An input
+            is an entry of `inputs` or the name of an earlier step. Legal layers are `MLP`,
             `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
             `NumberEmbedding`, `PiecewiseLinear`, `PeriodicEmbedding`, `Sum`, and `nn.Dense` without
             activation. An `nn.Dense` concatenates its inputs. Each layer must be constructed for
@@ -55,7 +55,8 @@ class FusedGraph(FusedLayer):
     Raises:
         TypeError: a layer is not of a legal type.
         ValueError: `inputs` or `steps` is empty, a name is unknown or used twice, a layer was made
-            for different widths, or two layers join the same value with different neighbours.
+            for different widths, or two layers concatenate the same value with different
+            neighbours.
 
     Example:
         >>> import numpy as np
@@ -111,8 +112,9 @@ class FusedGraph(FusedLayer):
         self.results = tuple(_place(names, n, "outputs") for n in outputs) or (len(names) - 1,)
         if min(self.results) < len(self.in_features):
             raise ValueError(f"outputs must be names of steps, got {tuple(outputs)}")
-        # The layers are children of the network, which names the layers' parameters.
-        # `object.__setattr__` prevents the layers from also becoming children of this cell.
+        # The layers are children of the network, so the network determines the names of the layers'
+        # parameters. `object.__setattr__` prevents the layers from also becoming children of this
+        # cell.
         object.__setattr__(self, "parts", nn.CellList(parts, auto_prefix=False))
         self.readers = tuple(sum(i in read for read in reads) for i in range(len(inputs)))
         self.places = _places(self)
@@ -129,7 +131,7 @@ class FusedGraph(FusedLayer):
         return outputs[0] if len(self.results) == 1 else outputs
 
     def fits(self, inputs: Any, matrices: Any, may_branch: bool) -> Any:
-        """Return whether Tensors have the same number of rows and the widths of the inputs.
+        """Return whether all Tensors have equal numbers of rows, and the widths of the inputs.
 
         Static shapes are compared once, when the graph is compiled. For dynamic shapes, the
         function returns True if `expects_rows` is True. If `expects_rows` is False and `may_branch`
@@ -139,8 +141,8 @@ class FusedGraph(FusedLayer):
         Args:
             inputs: the Tensors.
             matrices: for each Tensor, whether it must be a matrix.
-            may_branch: whether the graph may contain a branch that depends on the result. In
-                branches of a graph, MindSpore 2.10 may lose changes of a Parameter.
+            may_branch: whether the compiled graph may branch on the returned value. In branches of
+                a graph, MindSpore 2.10 may lose changes of a Parameter.
         """
         differences: Any = 0
         for i in range(len(inputs)):
@@ -164,7 +166,7 @@ class FusedGraph(FusedLayer):
         return True if differences == 0 else _refuses(self.owner, self.number)
 
     def fuses(self) -> list[FusedLayer]:
-        """Return the layers that can also run as separate operators."""
+        """Return the layers of the graph that are FusedLayers."""
         layers = [_layer_of(part) for part in self.parts]
         return [layer for layer in layers if isinstance(layer, FusedLayer)]
 
@@ -173,7 +175,7 @@ class FusedGraph(FusedLayer):
         return [self, *(cell for _, cell in self.parts.cells_and_names())]
 
     def set_train(self, mode: bool = True) -> FusedGraph:
-        """Set the mode of this cell and of its layers, which are not children of this cell."""
+        """Set the mode of this cell and of its layers; the layers are not children of this cell."""
         self.parts.set_train(mode)
         return super().set_train(mode)
 
@@ -241,7 +243,7 @@ class FusedGraph(FusedLayer):
 
 @ops.constexpr
 def _refuses(owner: str, number: int) -> bool:
-    """Return False, and warn at the first call. The graph compiler also calls this function.
+    """Return False; warn once per operator. The graph compiler also calls this function.
 
     Args:
         owner: name of the network's class.
@@ -270,7 +272,7 @@ def _place(names: list[str], name: str, reader: str) -> int:
 
 
 def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
-    """Return a layer as a cell that has the methods of `FusedLayer`."""
+    """Return the layer, wrapped if necessary in a cell with the methods of `FusedLayer`."""
     if isinstance(layer, (LinearPart, JoinedPart)):
         return layer
     if type(layer) is nn.Dense and not layer.activation_flag and layer.weight.dtype == ms.float32:
@@ -285,7 +287,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return for each value the first value of its group, and its first column in the group.
+    """Return, for each value, the first value of the value's join, and the column in the join.
 
     Raises:
         ValueError: a value is part of two joins that need the value at different offsets.
@@ -303,7 +305,7 @@ def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
 
 
 def _values(graph: FusedGraph, program: Program) -> list[Columns]:
-    """Return the columns of all inputs and steps; values that are read together are adjacent."""
+    """Return the columns of all inputs and steps; values that a layer joins are adjacent."""
     totals: dict[int, int] = {}
     for place, (first, _) in enumerate(graph.places):
         totals[first] = totals.get(first, 0) + graph.widths[place]

@@ -20,7 +20,7 @@ __all__ = ["GroupedEmbedding"]
 
 
 class GroupedEmbedding(nn.Cell):
-    """Look up column t of the ids in table t; one operator looks up all tables of one row size.
+    """Look up column t of the ids in table t; tables with equal row sizes share one operator.
 
     With one operator, many small tables take little more time than one large table. Separate
     lookups would slice the ids, wake the threads and concatenate the rows once per table. Separate
@@ -41,8 +41,8 @@ class GroupedEmbedding(nn.Cell):
         ids: int32 or int64 Tensor `[..., tables]`.
 
     Outputs:
-        float32 Tensor `[..., tables, dim]` if all rows have the same size `dim`. Otherwise, a
-        float32 Tensor `[..., sum of the dims]`: the rows of the tables one after another.
+        float32 Tensor `[..., tables, dim]` if all rows have the same size `dim`. If the sizes
+        differ, a float32 Tensor `[..., sum of the dims]` with the concatenated rows of the tables.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -102,7 +102,8 @@ class GroupedEmbedding(nn.Cell):
         order = [t for group in self.groups for t in group]
         self.places = tuple(order.index(t) for t in range(len(columns)))
         self.join = join_columns(len(columns))
-        # For mixed precision O1, MindSpore parses the called functions, and cannot parse `ops.cat`.
+        # Not `ops.cat`: in mixed precision O1, MindSpore parses called functions, and cannot parse
+        # `ops.cat`.
         self.concat = ops.Concat(-1)
 
     def construct(self, ids: Tensor) -> Tensor:
@@ -118,8 +119,8 @@ class GroupedEmbedding(nn.Cell):
         rows: tuple[Tensor, ...] = ()
         for number, lookup in enumerate(self.lookups):
             group = self.groups[number]
-            # This code does not use `stack`, which would fix the number of rows in MindIR to the
-            # first batch's number.
+            # Not `stack`: in MindIR, `stack` would fix the number of rows to the number of rows of
+            # the first batch.
             of_group = lookup(self.concat([columns[t] for t in group]))
             of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
             rows += ops.split(of_group, lookup.embedding_size, -1)
@@ -161,7 +162,7 @@ def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
 
 
 def _coefficients(numbers: Any, columns: list[Any]) -> list[int]:
-    """Return each column's coefficient; only columns of hash tables may have more than one."""
+    """Return each column's coefficient, which must be 1 unless the table is a hash table."""
     count = len(columns)
     each = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers] * count
     if len(each) != count:

@@ -21,7 +21,8 @@ class GroupedLookup(nn.Cell):
     Args:
         tables: the table of each column, all with rows of the same size.
         padding_key: id whose lookup returns zeros and trains no row, or None.
-        coefficients: per column, the number that each occurrence of an id adds to the id's count.
+        coefficients: one number per column; each occurrence of an id in a column adds the column's
+            number to the id's count.
 
     Inputs:
         ids: int32 or int64 Tensor `[..., tables]`.
@@ -76,8 +77,8 @@ class GroupedLookup(nn.Cell):
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of ids, float32 `[..., tables, dim]`."""
-        # The operator reads the sum of all anchors. In the backward pass, the sum passes the
-        # operator's token on to every anchor.
+        # The operator has the sum of all anchors as an input. In the backward pass, the gradient of
+        # this sum passes the operator's token on to every anchor.
         anchor = self._sum(self.anchors)
         if self.training:
             return self._train(ids, self.descriptors, self.like, anchor)[0]

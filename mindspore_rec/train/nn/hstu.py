@@ -52,7 +52,7 @@ class HSTU(HistoryLayer):
     Args:
         embedding_dim: width of a value, 1 to 8192.
         max_length: usual length of a long history, 1 to 2**20. All weights are divided by
-            `max_length`, which is also the number of learned biases of distances. Distances of
+            `max_length`. There are also `max_length` learned biases, one per distance. Distances of
             `max_length` or more use the last bias. Histories may be longer.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
         time_buckets: number of learned biases of time differences, 0 to 48; see

@@ -17,8 +17,8 @@ __all__ = ["IdDropout"]
 class IdDropout(nn.Cell):
     """In training, replace a share of the ids by a padding key; in evaluation, return all ids.
 
-    A lookup with this padding key returns zeros for a dropped id, as for an id without a row.
-    Therefore a network learns to predict for ids without a row, and relies less on rare ids. As in
+    A lookup with this padding key returns zeros for a dropped id, as for an id without a row, so
+    the network learns to predict for ids without a row, and relies less on rare ids. As in
     `SeededDropout`, masks are drawn in advance and each row of a batch uses the next mask. The
     masks depend only on the seed and the number of training steps, which a checkpoint saves. All
     workers begin with the same masks.
@@ -55,7 +55,7 @@ class IdDropout(nn.Cell):
         self.used = Parameter(Tensor(np.zeros(1, np.int32)), name="used", requires_grad=False)
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the ids, with some ids replaced."""
+        """Return the ids; in training, replace some ids by `padding_key`."""
         if not self.training:
             return ids
         used = (self.used + SeededDropout.stride) % SeededDropout.masks

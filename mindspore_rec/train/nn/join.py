@@ -64,7 +64,7 @@ class JoinColumns(HistoryOperator):
         self.backward = native_operator("MsrJoinColumnsGradient", count, refusal_of(count + 2))
 
     def gradients_of(self, matrices: Any, dout: Tensor) -> Any:
-        """Return the gradients of the matrices; the operator computes in float32."""
+        """Return the gradients of the matrices; the gradient operator computes in float32."""
         if dout.dtype == ms.float32:
             return self.backward(self.count, *matrices, dout)
         wide: Any = ()
@@ -78,7 +78,7 @@ class JoinColumns(HistoryOperator):
 
 
 def join_columns(count: int) -> nn.Cell:
-    """Return a cell that joins `count` matrices by columns, or returns the only matrix.
+    """Return a cell that joins `count` matrices by columns; a single matrix is returned unchanged.
 
     Example:
         >>> join_columns(2)(Tensor([[1.0], [2.0]]), Tensor([[3.0, 4.0], [5.0, 6.0]])).shape

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def check_coefficient(value: int) -> int:
-    """Check and return a `faae_coefficient`, an int in `[1, 2**20]`.
+    """Check that `value` is a legal `faae_coefficient`, an int in `[1, 2**20]`; return `value`.
 
     The argument's name comes from Rec SDK, where "faae" stands for "feature admission and
     eviction". Each occurrence of an id in a lookup adds this coefficient to the id's count.
@@ -59,7 +59,7 @@ def check_counts(config: Any, faae_coefficient: int) -> None:
 
 
 def check_max_norm(value: float | None) -> float | None:
-    """Check and return a `max_norm`, None or a number above 0.
+    """Check that `value` is a legal `max_norm`, None or a number above 0; return `value`.
 
     Raises:
         TypeError, ValueError: `value` is neither None nor a finite number above 0.
@@ -76,7 +76,7 @@ def check_max_norm(value: float | None) -> float | None:
 
 
 def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float | None) -> Any:
-    """Check and return an `output_dtype`, the dtype of the rows that a lookup returns.
+    """Check the dtype of the rows that a lookup returns, and return the dtype.
 
     Args:
         output_dtype: `float32`; or `bfloat16`, for a table with bfloat16 values.
@@ -112,7 +112,7 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
 
 
 def check_padding_key(value: int | None) -> int | None:
-    """Check and return a `padding_key`, None or an int64.
+    """Check that `value` is a legal `padding_key`, None or an int64; return `value`.
 
     Raises:
         TypeError, ValueError: `value` is neither None nor an int in the range of int64.
@@ -186,8 +186,8 @@ class TableLookup(nn.Cell):
         RuntimeError: ids have the wrong dtype or are outside the vocabulary, or the cell is in
             training and its table has no optimizer.
 
-    `HashEmbeddingLookup` has the arguments of MindRec for this lookup; `EmbeddingLookup` has the
-    arguments of MindSpore.
+    For a lookup with MindRec's arguments, see `HashEmbeddingLookup`; for a lookup with MindSpore's
+    arguments, see `EmbeddingLookup`.
 
     Example:
         >>> from mindspore_rec import TableConfig
@@ -225,7 +225,7 @@ class TableLookup(nn.Cell):
         self.descriptor = table.make_descriptor(self.padding_key, faae_coefficient=faae_coefficient)
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids, `[*ids.shape, dim]` of `output_dtype`."""
+        """Return the rows of `ids`, with shape `[*ids.shape, dim]` and dtype `output_dtype`."""
         if isinstance(ids, (int, float, tuple, list)):
             raise TypeError("ids must be a Tensor, not a Python number, tuple or list")
         if self.training:

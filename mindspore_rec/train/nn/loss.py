@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses that compute value and gradient in one pass."""
+"""Losses whose value and gradient are computed in one pass."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class BCEWithLogitsLoss(nn.LossBase):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator computes the loss of float32 inputs; evaluated once per graph."""
+        """True if one operator computes the loss of float32 inputs; fixed in a compiled graph."""
         return self.fused is not None and may_fuse([self])
 
     def construct(self, input: Tensor, target: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class BCEWithLogitsLoss(nn.LossBase):
 
 
 def _is_float32(x: Any) -> bool:
-    """Return whether x is a float32 Tensor; the graph compiler also calls this function."""
+    """Return whether `x` is a float32 Tensor."""
     return isinstance(x, Tensor) and x.dtype == ms.float32
 
 

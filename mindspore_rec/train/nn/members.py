@@ -44,10 +44,11 @@ def check_members(members: int) -> int:
 class MemberRows(nn.Cell):
     """Repeat rows once for each member, multiplied by the member's learned factors.
 
-    For each member, the factors of a vector all start with the same random sign, 1 or -1.
+    Initial factors are random signs, 1 or -1. All factors of one vector and one member have the
+    same sign.
 
     Args:
-        shape: shape of a row: the number of numbers, or the number of vectors and their width.
+        shape: shape of a row: `(numbers,)`, or `(vectors, width of a vector)`.
         members: number K of members.
         seed: seed of the signs, one or several ints.
         first: cell that computes the rows from the input. Default: None, which means that the input
@@ -91,7 +92,7 @@ class MemberRows(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator repeats the rows; the compiler reads the property once per graph."""
+        """True if one operator repeats the rows; fixed in a compiled graph."""
         return self.repeats is not None and may_fuse([self])
 
     def construct(self, x: Tensor) -> Tensor:
@@ -106,14 +107,14 @@ class MemberRows(nn.Cell):
 
 
 class MemberLogits(nn.Cell):
-    r"""Return each member's own logits in training, and the logits of the mean in evaluation.
+    r"""Return each member's logits in training, and the mean prediction's logits in evaluation.
 
     In evaluation, the probability of a row is the mean of the members' probabilities. For a label
     that is a number, the prediction is the mean of the members' numbers.
 
     Args:
         members: number K of members.
-        binary: for each task, whether its label has two values.
+        binary: for each task, True if the task's label has two values.
 
     Inputs:
         outputs: float32 Tensor `[K * B, T * K]` for T tasks: the outputs of the shared layers, in

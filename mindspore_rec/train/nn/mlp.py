@@ -29,7 +29,7 @@ _RECTIFIERS = ("relu", "leakyrelu", "gelu")
 
 
 class MLP(FusedLayer):
-    r"""Fully connected layers, each followed by an activation.
+    r"""Fully connected hidden layers with activations, and an optional linear layer at the end.
 
     .. math::
         h_0 = x, \quad h_k = \text{drop}(a(\text{norm}(W_k h_{k-1} + b_k))), \quad
@@ -73,7 +73,8 @@ class MLP(FusedLayer):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        TypeError, ValueError, RuntimeError: the number or the widths of the inputs are wrong.
+        TypeError, ValueError, RuntimeError: a call passes a wrong number of inputs, or inputs of
+            wrong widths.
 
     Example:
         >>> import numpy as np
@@ -135,7 +136,7 @@ class MLP(FusedLayer):
 
     @property
     def last_bias(self) -> Parameter:
-        """Bias of the output layer; only with `out_features`."""
+        """Bias of the output layer, which exists only if `out_features` is set."""
         return self.layers[self.dense[-1]].bias
 
     def construct(self, *inputs: Tensor) -> Tensor:
@@ -149,7 +150,7 @@ class MLP(FusedLayer):
         return self._rounded(x)
 
     def _rounded(self, x: Tensor) -> Tensor:
-        """Return the output of MindSpore's layers, with factors rounded to `compute_dtype`."""
+        """Return the output of MindSpore's layers, with products in `compute_dtype`."""
         for i in range(len(self.layers)):
             layer = self.layers[i]
             x = self.through(layer, x) if i in self.dense else layer(x)
@@ -178,7 +179,7 @@ class MLP(FusedLayer):
         return parameters
 
     def further(self) -> Any:
-        """Return moving statistics and masks in the order in which `add_to` uses them."""
+        """Return moving statistics and masks in the order in which `add_to` reads these inputs."""
         extras: Any = ()
         for k in range(self.hidden):
             if self.normalizes:
@@ -193,8 +194,8 @@ class MLP(FusedLayer):
         """Set the moving statistics.
 
         Args:
-            packed: last output of the training program, which contains the new statistics.
-            moved: offset of each hidden layer's new statistics in `packed`.
+            packed: last output of the training program, which contains the new moving statistics.
+            moved: for each hidden layer, the offset of the layer's new statistics in `packed`.
         """
         for k in range(self.hidden):
             norm, at = self.layers[self.norms[k]], moved[k]
@@ -212,7 +213,7 @@ class MLP(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the stack to a program, and return the output of the stack."""
+        """Add the stack of layers to a program, and return the output's columns."""
         masks = SeededDropout.masks if training and self.drops else 0
         for k, at in enumerate(self.dense):
             weight, units = program.parameter(), self.layers[at].out_channels
@@ -244,7 +245,7 @@ class MLP(FusedLayer):
 
 
 def check_hidden(hidden: Sequence[int], most: int) -> tuple[int, ...]:
-    """Check and return the widths of hidden layers.
+    """Check the widths of hidden layers, and return the widths as a tuple.
 
     Args:
         hidden: width of each layer; may be empty.

@@ -152,8 +152,8 @@ class MMoE(FusedLayer):
         weights = ops.split(gates, 1, 1)
         mixtures: tuple[Tensor, ...] = ()
         for k in range(self.tasks):
-            # Add one expert at a time, because CPU kernels add [B, H] faster than they reduce [B,
-            # E, H].
+            # Add one expert at a time, because CPU kernels add matrices `[B, H]` faster than they
+            # reduce a Tensor `[B, E, H]`.
             mixture = weights[k * self.experts] * outputs[0]
             for e in range(1, self.experts):
                 mixture = mixture + weights[k * self.experts + e] * outputs[e]
@@ -229,7 +229,7 @@ class MMoE(FusedLayer):
         return program.cell(outputs, training)
 
     def _later_program(self, program: Program, units: Columns, drops: bool) -> Columns:
-        """Add the layers after the first layer, and return the experts' outputs as columns."""
+        """Add all layers except the first; return the columns of the experts' outputs."""
         joined = program.value(self.experts * self.out_features)
         for e in range(self.experts):
             x = units.part(e * self.width, self.width)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of an embedding cell: a new table from a description, or an existing table."""
+"""Tables of embedding cells: new tables from a `TableConfig`, or existing tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["named_hash_config", "new_table", "table_of"]
 
 
 def table_of(maker: str, config: Any, table: Any) -> TableParameter:
-    """Return the table of an embedding cell: a new table from a description, or an existing table.
+    """Return the table of an embedding cell: a new table that `config` describes, or `table`.
 
     Args:
         maker: name of the cell's class, for messages.
@@ -25,7 +25,7 @@ def table_of(maker: str, config: Any, table: Any) -> TableParameter:
         table: an existing table, or None.
 
     Raises:
-        TypeError: `config` and `table` are both None, or one of the two has the wrong type.
+        TypeError: `config` and `table` are both None, or `config` or `table` has the wrong type.
         ValueError: `config` and `table` are both set.
 
     Example:
@@ -46,7 +46,7 @@ def table_of(maker: str, config: Any, table: Any) -> TableParameter:
 
 
 def new_table(maker: str, config: TableConfig) -> TableParameter:
-    """Make the table of an embedding cell: static if the config has `vocab_size`, otherwise hash.
+    """Return a new static table if the config has `vocab_size`, otherwise a new hash table.
 
     Args:
         maker: name of the cell's class, for messages.
@@ -58,7 +58,7 @@ def new_table(maker: str, config: TableConfig) -> TableParameter:
 
 
 def named_hash_config(maker: str, config: TableConfig) -> TableConfig:
-    """Return the config of a cell's hash table, with the default name `hash_embedding_<n>`.
+    """Return the config of a hash table, named `hash_embedding_<n>` if the config has no name.
 
     Args:
         maker: name of the cell's class, for messages.

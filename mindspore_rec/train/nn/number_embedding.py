@@ -75,5 +75,5 @@ class NumberEmbedding(NumberVectors):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layer to a program, and return the output of the layer."""
+        """Add the layer to a program, and return the output's columns."""
         return program.scale_vectors(x, program.parameter(), self.out_features, output)

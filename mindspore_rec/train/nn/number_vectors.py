@@ -43,7 +43,7 @@ class NumberVectors(FusedLayer):
         self.out_features = self.numbers * self.dim
 
     def construct(self, x: Tensor) -> Tensor:
-        """Return the vectors of the numbers."""
+        """Return a vector for each number in `x`."""
         check_inputs((x,), self.in_features)
         if x.shape[1:] != (self.numbers,):
             raise ValueError(f"x must be [B, {self.numbers}], got {x.shape}")
@@ -53,5 +53,5 @@ class NumberVectors(FusedLayer):
         return self.vectors_of(widened(x))
 
     def vectors_of(self, x: Tensor) -> Tensor:
-        """Return the vectors of numbers, float32 `[B, numbers]`, by MindSpore's operators."""
+        """Return the vectors of `x` (float32 `[B, numbers]`), computed by MindSpore's operators."""
         raise NotImplementedError

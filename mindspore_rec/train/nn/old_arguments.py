@@ -51,14 +51,14 @@ _HASH_ONLY = (
 
 
 class InConfig:
-    """Convert an EmbeddingBag's old arguments about its table to a `TableConfig`."""
+    """Converts old arguments of `EmbeddingBag`, which describe the table, to a `TableConfig`."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Replace the old arguments in `named` by the argument `config` or `table`.
 
         Raises:
-            TypeError, ValueError: an argument is of the wrong type or out of range, or describes a
-                table although `config` or `table` is set.
+            TypeError, ValueError: an argument is of the wrong type or out of range; or an argument
+                describes a table, but `config` or `table` is set.
         """
         if isinstance(named.get("embedding_size"), TableConfig) and "config" not in named:
             named["config"] = named.pop("embedding_size")  # given by position
@@ -97,9 +97,9 @@ def _of_arguments(
     cache: CacheConfig | None = None,
     config: TableConfig | None = None,
 ) -> TableConfig | StaticParameter | None:
-    """Return a table's description or a new static table, or None if `table` or `config` is set.
+    """Return a `TableConfig` or a new static table; return None if `table` or `config` is set.
 
-    In version 0.4, the arguments of EmbeddingBag were the arguments of this function and `mode`.
+    In version 0.4, `EmbeddingBag` had the arguments of this function and the argument `mode`.
     """
     explicit = given_arguments(_of_arguments, locals())
     describing = describing_arguments(_of_arguments, locals())

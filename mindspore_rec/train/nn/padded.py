@@ -24,8 +24,8 @@ class ToPadded(nn.Cell):
 
     Args:
         length: number of values per row of the block, L, 1 to 65536.
-        keep: which values of a list with more than `length` values are kept, 'last' or 'first'.
-            Default: 'last'.
+        keep: which `length` values of a longer list to keep, the 'last' or the 'first'. Default:
+            'last'.
         padding: value of the padding, such as `PADDING_KEY` for keys. Default: 0.
 
     Inputs:
@@ -62,7 +62,7 @@ class ToPadded(nn.Cell):
         mask = self.places < counts.expand_dims(1)
         first = ends - counts if self.keeps_last else starts
         places = first.expand_dims(1) + self.places
-        # The padding is appended to the values, so that the gather also works for N = 0.
+        # Append the padding to the values, so that the gather also works for N = 0.
         places = ops.select(mask, places, ops.ones_like(places) * offsets[-1])
         padding = ops.zeros((1, *values.shape[1:]), values.dtype)
         padding = padding + self.padding.astype(values.dtype)
@@ -73,7 +73,7 @@ class ToValues(nn.Cell):
     """Return the concatenated values of lists from a block that `ToPadded` made.
 
     Args:
-        keep: the argument `keep` of the `ToPadded` that made the block. Default: 'last'.
+        keep: the value of `keep` with which `ToPadded` made the block. Default: 'last'.
 
     Inputs:
         block: Tensor `[B, L, ...]`.

@@ -83,7 +83,7 @@ class PeriodicEmbedding(NumberVectors):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layer to a program, and return the output of the layer."""
+        """Add the layer to a program, and return the output's columns."""
         parameters = (program.parameter(), program.parameter(), program.parameter())
         count = self.frequencies.shape[1]
         return program.waves(x, parameters, count, self.out_features, output)

@@ -25,9 +25,9 @@ class PiecewiseLinear(NumberVectors):
 
     T is the number of bins, and :math:`v_{n,0}, ..., v_{n,T}` are the learned vectors at the knots.
     The bins divide the range from -1 to 1, to which `QuantileScale` and `MixedScale` scale numbers.
-    Therefore the bins of a `QuantileScale` are quantile bins, as in the paper. Below -1 and above
-    1, the curve continues the first and the last piece. The initial curves are straight lines
-    through 0, as in a `NumberEmbedding`.
+    For numbers from a `QuantileScale`, the bins are quantile bins, as in the paper. Below -1, a
+    curve continues its first piece; above 1, a curve continues its last piece. The initial curves
+    are straight lines through 0, as in a `NumberEmbedding`.
 
     Source: Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning",
     NeurIPS 2022, https://arxiv.org/abs/2203.05556: the piecewise linear encoding followed by a
@@ -72,12 +72,12 @@ class PiecewiseLinear(NumberVectors):
         first = initializer(Normal(std), (self.numbers, 1, self.dim)).init_data().asnumpy()
         places = np.linspace(-1, 1, bins + 1, dtype=np.float32)
         self.knots = Parameter(Tensor(places[None, :, None] * first), name="knots")
-        # Index of each number's first knot in a matrix whose rows are all knots.
+        # Index of each number's first knot in a matrix with one knot per row.
         self.first_knots = Tensor(np.arange(numbers, dtype=np.int32) * (bins + 1))
         self._fuse()
 
     def vectors_of(self, x: Tensor) -> Tensor:
-        """Return the points of the curves."""
+        """Return, for each number, the point on the number's curve."""
         place = (x + 1.0) * (self.bins / 2)
         knot = ops.minimum(ops.relu(ops.floor(place)), float(self.bins - 1))
         row = ops.cast(knot, ms.int32) + self.first_knots
@@ -92,6 +92,6 @@ class PiecewiseLinear(NumberVectors):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layer to a program, and return the output of the layer."""
+        """Add the layer to a program, and return the output's columns."""
         knots = program.parameter()
         return program.curves(x, knots, self.bins, self.out_features, output)

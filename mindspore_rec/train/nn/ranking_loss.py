@@ -18,7 +18,7 @@ _NEVER = -1e30  # logit of an item that must have no probability
 
 
 class SoftmaxLoss(nn.Cell):
-    r"""Cross entropy of a softmax over all items, of which one is the row's target.
+    r"""Cross entropy of a softmax over all items; one of the items is the row's target.
 
     .. math::
         \ell = -\operatorname*{mean}_b\; \log
@@ -77,9 +77,9 @@ class SampledSoftmaxLoss(nn.Cell):
         z_{b, i} = \langle u_b, v_i \rangle / \tau - \log Q(i)
 
     The correction removes the effect of the sampling probability :math:`Q(i)` from the learned
-    scores. Without the correction, frequent items would have too low scores. A common factor of all
-    probabilities has no effect. Negatives may be drawn by `mindspore_rec.data.NegativeSampler`, or
-    may be the targets of other rows of the batch.
+    scores. Without the correction, frequent items would have too low scores. Multiplying all
+    probabilities by one factor has no effect. Negatives may be drawn by
+    `mindspore_rec.data.NegativeSampler`, or may be the targets of other rows of the batch.
 
     Source: Bengio & Senécal 2008, Adaptive importance sampling to accelerate training of a neural
     probabilistic language model (https://doi.org/10.1109/TNN.2007.912312). For the targets of other
@@ -193,7 +193,7 @@ class BPRLoss(nn.Cell):
 
 
 def _log_sum(logits: Tensor) -> Tensor:
-    """Return, for each row of ``[B, N]``, the logarithm of the summed exponentials, ``[B]``."""
+    """Return log(sum(exp(row))), ``[B]``, for each row of ``logits``, ``[B, N]``."""
     most = ops.stop_gradient(ops.amax(logits, 1, True))  # `max` refuses an empty batch
     sums = ops.sum(ops.exp(logits - most), 1)
     return ops.log(sums) + ops.reshape(most, (-1,))

@@ -25,12 +25,12 @@ class _Step(NamedTuple):
 
 
 class FusedSequential(FusedLayer):
-    """Run an `nn.SequentialCell`; on the CPU, as one operator forward and one operator backward.
+    """Runs an `nn.SequentialCell`, on the CPU as one operator forward and one operator backward.
 
-    The cell contains the layers of the stack, with the same names and the same Parameter objects.
-    Therefore a checkpoint of the stack can be loaded into the cell, and a checkpoint of the cell
-    can be loaded into the stack. The stack itself computes the output on devices other than the
-    CPU, without oneDNN, in `mindspore.export`, and if the input is not a float32 matrix.
+    The cell contains the layers of the stack, with the same names and the same Parameter objects,
+    so a checkpoint of the stack can be loaded into the cell, and a checkpoint of the cell into the
+    stack. The stack itself computes the output on devices other than the CPU, without oneDNN, in
+    `mindspore.export`, and if the input is not a float32 matrix.
 
     Args:
         stack: float32 `nn.Dense` layers, each with at most one activation, and no other cells. The
@@ -40,7 +40,7 @@ class FusedSequential(FusedLayer):
             'bfloat16'. Default: 'float32'.
 
     Inputs:
-        x: Tensor, any input of the stack.
+        x: any Tensor that the stack accepts.
 
     Outputs:
         Tensor, the output of the stack.
@@ -101,7 +101,7 @@ class FusedSequential(FusedLayer):
         return self._run_fused(arguments)
 
     def _plain(self, x: Tensor) -> Tensor:
-        """Return the output of the stack, with factors rounded to `compute_dtype`."""
+        """Return the output of MindSpore's layers, with products in `compute_dtype`."""
         if self.compute_dtype == "float32":
             return self.stack(x)
         for i in range(len(self.stack)):
@@ -133,7 +133,7 @@ class FusedSequential(FusedLayer):
 
 
 def _steps_of(stack: nn.SequentialCell) -> tuple[_Step, ...] | None:
-    """Return the dense layers with their activations; None if the stack cannot be fused."""
+    """Return a `_Step` for each dense layer, or None if the stack cannot be fused."""
     steps: list[_Step] = []
     if is_altered(stack) or is_watched(stack):
         return None

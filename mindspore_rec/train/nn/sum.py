@@ -14,7 +14,7 @@ __all__ = ["Sum"]
 
 
 class Sum(FusedLayer):
-    r"""Sum of several inputs from left to right, such as the logits of a network's branches.
+    r"""Adds several inputs from left to right, for example the logits of a network's branches.
 
     .. math::
         y = (x_1 + x_2) + \dots + x_n
@@ -65,5 +65,5 @@ class Sum(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum to a program, and return its columns."""
+        """Add the sum to a program, and return the sum's columns."""
         return program.sum_groups(x, self.out_features, output)

@@ -32,7 +32,7 @@ _MOST_UNITS = 1 << 16
 
 
 class _Parts(HistoryLayer):
-    """Base class of TargetAttention; checks that the operator may replace the inner cells."""
+    """Base class of TargetAttention; checks whether the operator may replace the inner cells."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class _Parts(HistoryLayer):
 
     @property
     def obstacle(self) -> str:
-        """Reason why the operator cannot replace the inner cells, or ''."""
+        """Reason why the operator cannot replace the cells inside this cell, or ''."""
         cells = self._cells_inside()
         change = changed_inside(self, cells, self._made_of)
         for cell in cells:
@@ -55,7 +55,7 @@ class _Parts(HistoryLayer):
 
     @property
     def is_of_batch(self) -> bool:
-        """True if Dice normalizes by the moments of the batch."""
+        """True if the activation is Dice in training, which normalizes by the batch's moments."""
         return isinstance(self.activation, Dice) and self.activation.training
 
     def _cells_inside(self) -> list[nn.Cell]:
@@ -75,15 +75,15 @@ class TargetAttention(_Parts):
         a(c, v) = \text{MLP}([c, v, c - v, c \odot v])
 
     The sum runs over the values of history b; the sum over an empty history is 0. By default, no
-    softmax is applied to the weights, as in the paper. Therefore the vector of a long history of
-    similar values has a large norm.
+    softmax is applied to the weights, as in the paper, so the vector of a long history of similar
+    values has a large norm.
 
     The histories of a batch are concatenated without padding. The computing time is proportional to
     the number of values. One operator computes the whole attention, in blocks of values that stay
     in the processor's cache. The operator never stores the concatenated input of the MLP. The first
-    layer is linear in the candidate, the value and their product. Therefore the operator multiplies
-    each candidate by the layer's weights once, instead of once per value. In training, Dice
-    normalizes by the moments of all values of the batch. The batch contains no padding.
+    layer is linear in the candidate, the value and their product, so the operator multiplies each
+    candidate by the layer's weights once, instead of once per value. In training, Dice normalizes
+    by the moments of all values of the batch. The batch contains no padding.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
@@ -163,7 +163,7 @@ class TargetAttention(_Parts):
         self._set_operators("float32")
 
     def set_compute_dtype(self, compute_dtype: str) -> nn.Cell:
-        """Set the type of products' factors; sums, weights and gradients stay float32.
+        """Set the type of the factors in products; sums, weights and gradients stay float32.
 
         Args:
             compute_dtype: type of the factors, 'float32' or 'bfloat16'. If 'bfloat16', the factors
@@ -234,7 +234,7 @@ class TargetAttention(_Parts):
 
 
 class _Linear(nn.Cell):
-    """Cell with the parameters of a linear layer, under the names that checkpoints use.
+    """Cell that contains a linear layer's parameters under the names that checkpoints use.
 
     Args:
         width: width of the input.

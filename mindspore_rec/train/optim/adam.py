@@ -17,7 +17,7 @@ __all__ = ["Adam", "AdamBase", "LazyAdam", "log_of"]
 
 
 def log_of(beta: float) -> float:
-    """Return the logarithm of beta > 0, after rounding beta to float32 as the update does."""
+    """Return log(beta) for beta > 0; beta is first rounded to float32, as in the update."""
     return math.log(float(np.float32(beta)))
 
 

@@ -39,8 +39,8 @@ class SparseOptimizer(nn.Optimizer):
 
     * Divide by the loss scale: ``g = g / loss_scale``.
     * Clip: ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``. Here
-      ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, gradients of
-      tables are summed by key.
+      ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, the gradients
+      of each key of a table are summed first.
     * Add the weight decay to the gradient (AdamW decouples the decay):
       ``g = g + weight_decay * w``.
     * Apply the rule in the native core: one operator for all dense parameters, and one operator
@@ -48,10 +48,10 @@ class SparseOptimizer(nn.Optimizer):
       centralized gradients. If MindSpore does not run on the CPU, MindSpore's operators update all
       dense parameters.
 
-    A step of a table updates only the rows of the batch, each row once. A key may occur several
-    times, in one lookup or in several. The gradients of the key are summed, and then the key's row
-    is updated once. Tables use the "lazy" form of each optimizer rule: rows outside the batch do
-    not decay and keep their moments.
+    A step of a table updates only the rows of the batch, each row once. If a key occurs several
+    times, in one or several lookups, the key's gradients are summed, and then the key's row is
+    updated once. Tables use the "lazy" form of each optimizer rule: rows outside the batch do not
+    decay and keep their moments.
 
     If several workers train together, a step first exchanges the workers' gradients. Dense
     gradients are averaged over the workers. Gradients of tables are sent to the workers that own
@@ -60,11 +60,11 @@ class SparseOptimizer(nn.Optimizer):
     Without parameter groups, dense parameters with 'beta' or 'gamma' in their names do not decay,
     as in `mindspore.nn.Optimizer`. Tables decay regardless of their names. `step` counts from 1.
 
-    A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`.
-    The subclass also defines `prepare` if `dense_step` needs values that are computed once per
-    step. By default, `dense_step` updates all dense parameters. With `native_dense = True`, the
-    native core updates dense parameters by the same formula, and `dense_step` updates only the
-    remaining dense parameters.
+    A subclass passes the name of its native rule and the initial states of dense parameters to
+    `__init__`, and defines `dense_step`. The subclass also defines `prepare` if `dense_step` needs
+    values that are computed once per step. By default, `dense_step` updates all dense parameters.
+    With `native_dense = True`, the native core updates dense parameters by the same formula, and
+    `dense_step` updates only the remaining dense parameters.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
@@ -77,8 +77,8 @@ class SparseOptimizer(nn.Optimizer):
         clip_global_norm: finite number > 0, or None for no clipping.
         rule: name of the native rule.
         constants: constants of the rule.
-        state: initial values of the dense parameters' states, by attribute name. A state has the
-            shape of its parameter.
+        state: maps the name of each state of the dense parameters to the state's initial value.
+            Each name becomes an attribute. A state has the shape of its parameter.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -87,7 +87,7 @@ class SparseOptimizer(nn.Optimizer):
 
     grad_centralization_flags: tuple[bool, ...]  # made by nn.Optimizer if there are groups
 
-    # True if the native rule does the same update of dense parameters as `dense_step`.
+    # True if the native rule updates dense parameters by the same formula as `dense_step`.
     native_dense = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -146,7 +146,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- construction
 
     def _check_rates(self, learning_rate: Any) -> None:
-        """Check the learning rates, for rules that do not support every kind of learning rate."""
+        """Check the learning rates; subclasses that accept only some kinds override this method."""
 
     def _make_state(self, state: Mapping[str, float]) -> None:
         dense = ParameterTuple(self._parameters[i] for i in self._dense_index)
@@ -176,7 +176,8 @@ class SparseOptimizer(nn.Optimizer):
         self, rule: str, constants: Mapping[str, Any], states: tuple[str, ...]
     ) -> None:
         native = native_dense_places(self, self._dense_index)
-        # Dense parameters that the native core updates, and the remaining dense parameters.
+        # Indexes of the dense parameters that the native core updates, and of the remaining dense
+        # parameters.
         self._native_index = tuple(self._dense_index[j] for j in native)
         self._other_dense = tuple(j for j in range(len(self._dense_index)) if j not in set(native))
         self._other_index = tuple(self._dense_index[j] for j in self._other_dense)
@@ -195,17 +196,17 @@ class SparseOptimizer(nn.Optimizer):
     # ---- what a rule defines
 
     def prepare(self, step: Tensor) -> Any:
-        """Compute values for `dense_step` from the step number (float32, 0-d, from 1)."""
+        """Return the argument `prepared` of `dense_step`; `step` is float32, 0-d, from 1."""
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Update the dense parameter with index `j`.
 
         Args:
-            j: index of the parameter among the dense parameters, and of the parameter's Tensor in
-                each state.
+            j: index of the parameter among the dense parameters; each state has the parameter's
+                Tensor at the same index.
             w: the Parameter.
-            g: gradient of the parameter after scaling and clipping; it includes the weight decay
+            g: gradient of the parameter after scaling and clipping; `g` includes the weight decay
                 unless `decouples` is True.
             lr: learning rate, float32, 0-d.
             decay: weight decay, float32, 0-d, or None for no decay.
@@ -213,21 +214,21 @@ class SparseOptimizer(nn.Optimizer):
         """
         raise NotImplementedError
 
-    # True if the rule applies the weight decay itself.
+    # True if the rule applies the weight decay itself; False if the decay is added to the gradient.
     decouples = False
 
     # ---- the step
 
-    # The step does not use ms.jit, although in PyNative mode the step would be 2 to 4 times as fast
-    # with ms.jit. In MindSpore 2.10, if set_data gives a Parameter new memory, a jitted function
-    # still uses the old memory. Therefore, after a checkpoint is loaded, a jitted step would update
-    # the old memory, which nothing reads.
+    # The step does not use ms.jit, although ms.jit would make PyNative steps 2 to 4 times as fast.
+    # In MindSpore 2.10, if set_data gives a Parameter new memory, a jitted function still uses the
+    # old memory. After the load of a checkpoint, a jitted step would update the old memory, which
+    # nothing reads.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
 
         Args:
-            gradients: one gradient per parameter, in the order of `parameters`. The gradient of a
-                table is the token that the backward pass of the table's lookups returns.
+            gradients: one gradient per parameter, in the order of `parameters`. For a table, the
+                gradient is a token, which the backward pass of the table's lookups returns.
 
         Returns:
             A tuple on which later operators can depend.
@@ -239,7 +240,7 @@ class SparseOptimizer(nn.Optimizer):
         return done
 
     def scale_and_update(self, gradients: Any) -> Any:
-        """Do a step with gradients clipped by their global norm, without counting the step."""
+        """Clip the gradients by the global norm and do a step; do not increase the step number."""
         if self.clip_global_norm is None:
             return self.update(gradients, self.reciprocal_scale, not self.need_scale)
         norm = ops.sqrt(self.squared_norm(gradients))
@@ -247,12 +248,12 @@ class SparseOptimizer(nn.Optimizer):
         return self.update(gradients, scale, False)
 
     def update(self, gradients: Any, scale: Any, unscaled: bool) -> Any:
-        """Do a step with gradients multiplied by `scale`, without counting the step.
+        """Do a step with gradients multiplied by `scale`; do not increase the step number.
 
         Args:
             gradients: as in `construct`.
             scale: factor of the gradients, float32, 0-d.
-            unscaled: whether `scale` is known to be 1, so that dense gradients need no scaling.
+            unscaled: True if `scale` is 1, so that dense gradients need no scaling.
 
         Raises:
             ValueError: the numbers of gradients and parameters differ.
@@ -349,13 +350,13 @@ class SparseOptimizer(nn.Optimizer):
         return ops.cast(lr[i] if self.is_group_lr else lr, ms.float32).reshape(())
 
     def _decay_of(self, decay: Any, i: int) -> Any:
-        # nn.Optimizer multiplies the weight decay by the loss scale, because the gradients are
-        # scaled too. Therefore this optimizer divides the weight decay by the loss scale.
+        # Divide the weight decay by the loss scale, because nn.Optimizer has multiplied the weight
+        # decay by the loss scale.
         value = decay[i] if self.is_group else decay
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Do one step for tables only, outside a graph, by handles of `lookup_with_handles`.
+        """Outside a graph, do one step for tables only, with handles from `lookup_with_handles`.
 
         Gradients of a row that occurs several times are summed; gradients of ids that were not
         admitted are dropped. The call counts as one step of the optimizer. If the call raises one
@@ -371,8 +372,8 @@ class SparseOptimizer(nn.Optimizer):
             StaleHandleError: a row has left the table since `lookup_with_handles` returned the
                 handles.
             RuntimeError: a later optimizer has been bound to one of the tables.
-            ValueError: this optimizer does not train the table of the handles, or the shapes do not
-                fit.
+            ValueError: this optimizer does not train the table of the handles, or the shapes of
+                `grads` and `handles` do not match.
 
         Example:
             >>> import mindspore as ms
@@ -393,7 +394,7 @@ class SparseOptimizer(nn.Optimizer):
     def target(self) -> str:
         """Device on which dense parameters are updated: "CPU", or the device MindSpore runs on.
 
-        Rows of tables are updated on the host, or on the device if a device tier contains the rows.
+        Rows of tables are updated on the host, or on the device if the rows are in a device tier.
         """
         return str(self._target)
 

@@ -34,7 +34,7 @@ def check_hyperparameter(
     low_open: bool = False,
     high_open: bool = False,
 ) -> float:
-    """Check and return an optimizer's constant as a float, as `check_number` does.
+    """Return an optimizer's constant as a float, after the checks of `check_number`.
 
     Raises:
         TypeError: `value` is not a number. The message names the type and not the value, which may
@@ -98,7 +98,7 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
 
 
 def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
-    """Check and return a weight decay: a finite number >= 0, or a Cell that returns a number.
+    """Check that a weight decay is a finite number >= 0 or a Cell, and return the weight decay.
 
     Raises:
         TypeError: `value` is neither a number nor a Cell.
@@ -112,7 +112,7 @@ def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
 
 
 def check_loss_scale(value: Any) -> float:
-    """Check and return a loss scale, a finite number > 0."""
+    """Check that a loss scale is a finite number > 0, and return the loss scale."""
     return check_hyperparameter("loss_scale", value, low=0, low_open=True)
 
 

@@ -30,9 +30,9 @@ class CombinedOptimizer(nn.Optimizer):
     Args:
         optimizers: optimizers of this package, with the same loss scale and without a common
             parameter.
-        clip_global_norm: upper limit > 0 for the norm of all parts' gradients together, or None. If
-            a limit is set, the parts must not clip gradients. If `clip_global_norm` is None, each
-            optimizer clips by its own limit. Default: None.
+        clip_global_norm: upper limit > 0 for the norm of the gradients of all parts together, or
+            None. If a limit is set, the parts must not clip gradients. If `clip_global_norm` is
+            None, each optimizer clips by its own limit. Default: None.
 
     Raises:
         TypeError: `optimizers` is not an iterable of optimizers of this package, or
@@ -82,7 +82,7 @@ class CombinedOptimizer(nn.Optimizer):
         self.table_bindings = {i: b for part in parts for i, b in part.table_bindings.items()}
 
     def _adopt(self, parts: list[SparseOptimizer]) -> None:
-        """Share the step number with all parts; collect the learning rates and weight decays."""
+        """Give all parts one step number; collect the parts' learning rates and weight decays."""
         rates: list[Any] = []
         decays: list[Any] = []
         for k, part in enumerate(parts):
@@ -125,7 +125,7 @@ class CombinedOptimizer(nn.Optimizer):
         return done
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Raise TypeError; call this method on the part that trains the table instead."""
+        """Raise TypeError: `apply_by_handle` must be called on the part that trains the table."""
         raise TypeError("apply_by_handle must be called on the optimizer that trains the table")
 
     def _span(self, gradients: Any, k: int) -> Any:
@@ -179,7 +179,7 @@ def _check_disjoint(parts: list[SparseOptimizer]) -> None:
 
 
 def _rename_rates(rates: list[Any], k: int) -> None:
-    """Rename the rates of part `k`, so that a checkpoint can contain the rates of all parts."""
+    """Append `_k` to the names of part `k`'s rates, so that a checkpoint can contain all rates."""
     parameters: dict[int, Parameter] = {}
     for rate in rates:
         own = [rate] if isinstance(rate, Parameter) else rate.get_parameters()

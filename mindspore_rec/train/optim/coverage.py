@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find an optimizer's tables, and the parameters that decay or that the native core updates."""
+"""Finds an optimizer's tables, decaying parameters and natively updated parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["decay_flags", "native_dense_places", "split_tables"]
 
 
 def split_tables(owners: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the indices of dense parameters, and of tables.
+    """Return two tuples: the indices of the dense parameters, and the indices of the tables.
 
     Args:
         owners: the table of each parameter, or None for a dense parameter.
@@ -33,10 +33,10 @@ def split_tables(owners: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
-    """Return whether each parameter decays; if there are no parameter groups, all tables decay.
+    """Return a decay flag for each parameter; without parameter groups, all tables decay.
 
     Args:
-        optimizer: the optimizer, with the flags that `nn.Optimizer` has set.
+        optimizer: the optimizer, whose flags the constructor of `nn.Optimizer` has already set.
         owners: the table of each parameter, or None for a dense parameter.
     """
     if optimizer.is_group:
@@ -48,7 +48,7 @@ def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
 
 
 def native_dense_places(optimizer: Any, dense: Sequence[int]) -> list[int]:
-    """Return the positions in `dense` of the parameters that the native core updates.
+    """Return the positions, in the list `dense`, of the parameters that the native core updates.
 
     Args:
         optimizer: the optimizer.

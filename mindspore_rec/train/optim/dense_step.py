@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One operator of the native core for an optimizer's step of the dense parameters."""
+"""The native operator that does an optimizer's step for all dense parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mindspore_rec.train.graph.operators import custom_op
 
 __all__ = ["DenseNorm", "DenseStep", "as_float32", "require_tensor"]
 
-# Numeric values of the rules, as in `RuleKind` in csrc/rows/rule.h.
+# Numbers of the rules in the native core (`RuleKind` in csrc/rows/rule.h).
 _RULES = {
     "sgd": 1,
     "momentum": 2,
@@ -26,7 +26,8 @@ _RULES = {
     "ftrl": 7,
     "rmsprop": 8,
 }
-# Constants in the order of csrc/ops/dense_step_ops.cc. A constant that a rule does not use is 0.
+# Names of the rules' constants, in the order of csrc/ops/dense_step_ops.cc. A constant that a rule
+# does not use is 0.
 _CONSTANTS = ("beta1", "beta2", "epsilon", "momentum", "decay", "l1", "l2", "lr_power")
 
 
@@ -41,8 +42,8 @@ class DenseStep(nn.Cell):
         rule: name of the native rule.
         constants: constants of the rule.
         parameters: float32 Parameters.
-        states: the states of each parameter, in the rule's order; each state is a Parameter of the
-            same shape.
+        states: for each parameter, the parameter's states in the rule's order. A state is a
+            Parameter with the shape of the parameter.
         decayed: a flag per parameter, True if the parameter decays.
         own_rates: True if each parameter has its own learning rate, False if all parameters share
             one rate.
@@ -62,7 +63,7 @@ class DenseStep(nn.Cell):
         own_decays: bool,
     ) -> None:
         super().__init__(auto_prefix=False)
-        # Bypass __setattr__: the Parameters belong to the optimizer and keep their names.
+        # Bypass Cell.__setattr__, because the Parameters belong to the optimizer, not to this cell.
         self.__dict__["_parameters_of"] = tuple(parameters)
         self.__dict__["_states_of"] = tuple(tuple(each) for each in states)
         count = len(parameters)
@@ -109,7 +110,7 @@ class DenseNorm(nn.Cell):
     identical bit for bit for any number of threads.
 
     Args:
-        native: True if the native core computes the sum, False if MindSpore's operators do.
+        native: True to sum in the native core, False to sum with MindSpore's operators.
     """
 
     def __init__(self, native: bool) -> None:
@@ -118,7 +119,7 @@ class DenseNorm(nn.Cell):
         self._sum = custom_op("MsrDenseGradNorm", ms.float32)
 
     def construct(self, gradients: Any, scale: Tensor) -> Tensor:
-        """Return the sum of squares of all gradients, each multiplied by `scale`: float32, 0-d."""
+        """Return the sum of squares of all gradients times `scale`: float32, 0-d."""
         inputs: Any = ()
         for gradient in gradients:
             inputs += (as_float32(gradient),)
@@ -134,9 +135,9 @@ class DenseNorm(nn.Cell):
 def _writing_op(name: str) -> Any:
     """Return an operator of the native core that writes to Parameters among its inputs."""
     op = custom_op(name, ms.float32)
-    # One signature covers any number of inputs. PyNative mode applies the first Custom operator's
-    # signatures to all Custom operators. The first operator's signatures require that each operator
-    # has at least as many inputs as there are signatures.
+    # One signature covers any number of inputs. In PyNative mode, MindSpore applies the signatures
+    # of the first Custom operator to every Custom operator, so every operator needs at least as
+    # many inputs as there are signatures.
     written = signature.sig_rw.RW_WRITE
     many = signature.sig_kind.KIND_VAR_POSITIONAL
     op.set_signatures([signature.make_sig("inputs", written, many)])

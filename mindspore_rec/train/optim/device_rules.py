@@ -2,8 +2,8 @@
 """The optimizers' formulas for rows, built from elementwise operators that all devices have.
 
 Each rule takes gathered rows `w [n, dim]`, their states `s [n, width]` in the layout of the native
-core, and the summed raw gradients `g [n, dim]`. The rule returns the new `w` and `s`. Operations
-and their order are the same as in `csrc/rows/kernels.inl`.
+core, and the summed raw gradients `g [n, dim]`. The rule returns the new `w` and `s`. Each rule
+does the operations of `csrc/rows/kernels.inl` in the same order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["RULES", "Numbers", "Rule"]
 
 
 # Numbers that change with the step, each float32 `[1]`: learning rate, weight decay, gradient
-# scale, and the bias-corrected learning rate and epsilon of Adam. The type is a plain tuple,
+# scale, and the bias-corrected learning rate and epsilon of Adam. `Numbers` is a plain tuple,
 # because a graph does not support NamedTuple.
 Numbers = tuple[Any, Any, Any, Any, Any]
 Rule = Callable[[Any, Any, Any, Numbers], tuple[Any, Any]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One optimizer step of a table's rows on a device, by slot, as a part of the graph."""
+"""Does an optimizer's step on a table's rows in device memory, as a part of the graph."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["DeviceStep"]
 class DeviceStep(nn.Cell):
     """Cell that updates table rows on the device: gathers the rows, applies the rule, scatters.
 
-    From step to step, the number of rows with a gradient changes. Therefore the shapes of Tensors
-    in this part of the graph change too. The graph is compiled only once.
+    The number of rows with a gradient, and thus the shapes of this cell's Tensors, change from step
+    to step. The graph is still compiled only once.
 
     Args:
         owner: the table. The device tier of this table is in memory that the host does not share.
@@ -49,9 +49,9 @@ class DeviceStep(nn.Cell):
         self._zero, self._one = Tensor(0, ms.int64), Tensor(1, ms.int64)
 
     def slots(self, token: Tensor) -> Tensor:
-        """Return the slots of the rows with a gradient, int32 `[n]`, `n >= 1`."""
-        # Shape inference can learn a data-dependent length only from `ops.Range`. Therefore the
-        # method makes a range with one element per slot.
+        """Return the slots, int32 `[n]` with `n >= 1`, of the rows with a gradient."""
+        # Shape inference can learn a data-dependent length only from `ops.Range`, so the operator
+        # that returns the slots reads a range with one element per slot.
         count = self._count(token, self._descriptor).reshape(())
         return self._touched(self._range(self._zero, count, self._one), self._descriptor)
 

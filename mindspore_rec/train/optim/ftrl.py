@@ -26,8 +26,8 @@ class FTRL(SparseOptimizer):
     Here :math:`p` is `lr_power`. TensorFlow and the deprecated `mindspore.nn.FTRL` have the same
     formula. Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013.
 
-    :math:`z` sums terms divided by the learning rate, so a change of the rate would rescale the
-    weights. Therefore the optimizer raises an error for a learning rate schedule, as
+    A change of the learning rate would rescale the weights, because :math:`z` sums terms that are
+    divided by the rate. For a learning rate schedule, the optimizer raises an error, as
     `mindspore.nn.FTRL` does. Parameter groups may have different rates.
 
     Args:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""optimizers_in: the optimizers of a training cell."""
+"""optimizers_in: finds the optimizers of a training cell."""
 
 from __future__ import annotations
 

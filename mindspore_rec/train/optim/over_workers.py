@@ -18,18 +18,18 @@ from mindspore_rec.train.optim.dense_step import as_float32
 
 __all__ = ["WorkerExchange", "require_same_settings", "start_alike"]
 
-# Number of steps between two comparisons of the workers' dense parameters. The first comparison
-# takes place in the first step.
+# The workers compare their dense parameters in the first step, and again every `COMPARE_EVERY`
+# steps.
 COMPARE_EVERY = 100
 
 
 class WorkerExchange(nn.Cell):
-    """Cell that combines the gradients of this worker's batch with the other workers' gradients.
+    """Cell that combines this worker's gradients with the other workers' gradients.
 
-    One exchange sends the gradients of all tables to the workers that own the rows. Dense gradients
-    are averaged, with bit-identical results on all workers. Each worker's gradients are weighted by
-    the worker's share of the samples (`WorkerGroup.begin_step`), so that the result is the gradient
-    of the mean over all samples.
+    In each step, one exchange sends the gradients of all tables to the workers that own the rows.
+    Dense gradients are averaged, with bit-identical results on all workers. Each worker's gradients
+    are weighted by the worker's share of the samples (`WorkerGroup.begin_step`), so that the result
+    is the gradient of the mean over all samples.
 
     Every 100 steps, beginning with the first, the dense parameters of all workers are compared.
 
@@ -42,8 +42,7 @@ class WorkerExchange(nn.Cell):
         super().__init__(auto_prefix=False)
         self._table_index = tuple(i for i, owner in enumerate(owners) if owner is not None)
         self._dense_index = tuple(i for i, owner in enumerate(owners) if owner is None)
-        # Bypass __setattr__, which would make the Parameters part of this cell. The Parameters
-        # belong to the optimizer and keep their names.
+        # Bypass Cell.__setattr__, because the Parameters belong to the optimizer, not to this cell.
         self.__dict__["_dense"] = tuple(parameters[i] for i in self._dense_index)
         tables = [owners[i] for i in self._table_index]
         if tables:
@@ -69,8 +68,8 @@ class WorkerExchange(nn.Cell):
         """Return one gradient per parameter, for the batches of all workers together.
 
         Args:
-            gradients: the gradients of this worker's batch; a table's gradient is the table's
-                token.
+            gradients: gradients of this worker's batch: a Tensor for each dense parameter, a token
+                for each table.
             step: number of steps done so far, one int32 number.
         """
         token = self._zero
@@ -105,13 +104,13 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
     nothing.
 
     Args:
-        tables: tables of the optimizer; the native arguments and the `gradient_dtype` of their
-            configs are compared.
-        settings: settings of the optimizer, by name.
+        tables: tables of the optimizer. The function compares each config's native arguments and
+            `gradient_dtype`.
+        settings: maps the name of each setting of the optimizer to the setting's value.
 
     Raises:
-        ValueError: a setting of some worker differs from worker 0's setting. The worker with the
-            different setting raises the error first.
+        ValueError: on some worker, a setting differs from the setting on worker 0. The worker with
+            the different setting raises the error first.
 
     Example:
         >>> require_same_settings([], {"learning_rate": 0.1})
@@ -131,7 +130,7 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
 
 
 def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:
-    """Return the first worker whose settings differ from worker 0's, with a message; or None."""
+    """Return (worker, message) for the first worker with other settings than worker 0, or None."""
     first = settings[0]
     for worker, other in enumerate(settings):
         for name in {**first, **other}:

@@ -12,7 +12,7 @@ __all__ = ["check_rates"]
 
 
 def check_rates(optimizer: nn.Optimizer, steps: int | None, epochs: int = 1) -> int | None:
-    """Return the number of further steps for which an optimizer has learning rates.
+    """Return the number of steps for which an optimizer still has learning rates.
 
     Args:
         optimizer: the optimizer.
@@ -57,7 +57,7 @@ def _remedy(count: int, steps: int, epochs: int) -> str:
 
 
 def _lists_of_rates(optimizer: nn.Optimizer) -> list[int]:
-    """Return the lengths of all lists of rates in the optimizer and its parameter groups."""
+    """Return the length of each list of learning rates in an optimizer and its parameter groups."""
     rates: Any = getattr(optimizer, "learning_rate", None)
     if not isinstance(rates, nn.Cell):
         return []

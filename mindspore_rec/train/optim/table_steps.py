@@ -23,7 +23,7 @@ class TableSteps(nn.Cell):
         owners: the tables.
         rule: name of the native rule.
         constants: constants of the rule.
-        bindings: one number per table, from `bind_table`, that identifies the optimizer to the
+        bindings: for each table, the number from `bind_table` that identifies the optimizer to the
             table.
     """
 
@@ -88,7 +88,7 @@ class TableSteps(nn.Cell):
         return done
 
     def squared_norms(self, tokens: Any) -> Any:
-        """Return the sum of squares of each table's gradients, a tuple of 0-d float32 Tensors."""
+        """Return a tuple of float32 0-d Tensors: the sum of squares of each table's gradients."""
         norms: Any = ()
         for j in range(self._count):
             if self._device_place[j] >= 0:

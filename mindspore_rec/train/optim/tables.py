@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binding of tables to optimizers, with one rule per table."""
+"""Binds tables to optimizers; each table has one optimizer rule."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table_of(parameter: Parameter) -> Any:
 
 
 def trainable_tables(parameters: Iterable[Parameter]) -> dict[int, Any]:
-    """Return the trainable tables with anchors among `parameters`, by native table id."""
+    """Return a dict from native ids to the trainable tables whose anchors are in `parameters`."""
     owners = (table_of(p) for p in parameters if p.requires_grad)
     return {owner.id: owner for owner in owners if owner is not None}
 
@@ -37,12 +37,12 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
 
     Args:
         optimizer: the optimizer.
-        owner: the owner of the table, a MapParameter or a StaticParameter.
+        owner: the table, a HashTable or a StaticParameter.
         rule: name of the native rule.
         constants: the rule's constants, as in `TableParameter.bind_optimizer`.
 
     Returns:
-        The number that identifies the optimizer to the table in each step.
+        The id of the binding, by which the table recognizes the optimizer in each step.
     """
     before = _trainers.get(owner.id)
     if before is not None and before[0]() is not None and before[1] != rule:
@@ -65,7 +65,7 @@ def check_bound(optimizer: Any, owners: Iterable[Any]) -> None:
 
     Args:
         optimizer: the optimizer that is about to update the tables.
-        owners: owners of the tables to which the optimizer was bound.
+        owners: each `TableParameter` to which the optimizer was bound.
 
     Example:
         >>> from mindspore_rec import SGD, MapParameter

@@ -3,14 +3,13 @@
 
 MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` handle only Parameters,
 so they include the anchor of a table but not its rows. A checkpoint without rows would load
-silently into a table with other rows or no rows. To detect a load without rows, each anchor has a
-random number, which differs from the random numbers of all other tables in all processes. If a load
-sets a number other than the anchor's number, the loaded weights belong to other rows. If a load has
-set another number, lookups of the table raise an error until the table's rows are loaded too, or
-`keep_rows` is called.
+silently into a table with other rows or no rows. To detect a load without rows, each anchor
+contains a random number that no other table in any process has. If a load tries to set another
+number, the loaded weights belong to other rows. Lookups then raise an error until the table's rows
+are loaded too, or `keep_rows` is called.
 
-The random number of an anchor is so small that its square is 0 in float32. Therefore anchors add
-nothing to a sum of squares over all parameters, such as a penalty.
+The random number of an anchor is so small that its square is 0 in float32, so anchors add nothing
+to a sum of squares over all parameters, such as a penalty.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
     table = weakref.ref(owner)
 
     def load(data: Any, *args: Any, **kwargs: Any) -> Parameter:
-        # Loading does not change the anchor's number, because later checkpoints will contain the
-        # rows that this table has now.
+        # A load does not change the anchor's number, because later checkpoints will contain the
+        # table's current rows.
         live_table = table()
         if live_table is not None:
             if _same(data, number):
@@ -63,8 +62,8 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
             _warn_once(table())
         return anchor
 
-    # MindSpore calls `set_data` or `assign_value` to load a Parameter, and `init_data` before it
-    # saves a Cell with the Parameter.
+    # To load a Parameter, MindSpore calls `set_data` or `assign_value`. MindSpore calls `init_data`
+    # before it saves a Cell that contains the Parameter.
     anchor.set_data = load
     anchor.assign_value = load
     anchor.init_data = init_data

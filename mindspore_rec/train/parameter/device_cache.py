@@ -2,12 +2,12 @@
 """DeviceTier: a cache of a table's most used rows in device memory.
 
 The cache is a Parameter `[device_rows + 3, dim]` of values, and a matrix of optimizer states. The
-last three rows of the cache are the value of an unknown key, the value of padding, and a scratch
-row. A training lookup maps ids to slots of the cache on the host. One swap replaces the least used
-rows of the cache by the missing rows, and the graph gathers rows by slot. The table on the host
-still stores counts and ages, and decides about admission. The newest value of a cached row is in
-the cache. A cached row is written back to the host before evaluation, an export, a checkpoint or a
-lower tier reads the row.
+last three rows of the cache are the row for unknown keys, the row for padding, and a scratch row.
+On the host, a training lookup maps ids to slots of the cache. One swap replaces the least used rows
+in the cache by the rows that the lookup misses, and the graph gathers rows by slot. The table on
+the host still stores counts and ages, and decides about admission. The newest value of a cached row
+is in the cache. A cached row is written back to the host before evaluation, an export, a checkpoint
+or a lower tier reads the row.
 
 There are two forms of one tier, whose results are equal up to rounding:
 
@@ -113,7 +113,7 @@ class DeviceTier(nn.Cell):
         return Parameter(Tensor.from_numpy(array), name=name, requires_grad=False)
 
     def bind(self) -> None:
-        """Allocate the optimizer's state. Bind an optimizer first, then call this method."""
+        """Allocate the optimizer's state; call this method after an optimizer has been bound."""
         width = self._native.device_state_width
         rows = self.rows + EXTRA_ROWS
         if self.shared:
@@ -129,7 +129,7 @@ class DeviceTier(nn.Cell):
         self._swap = Swap(self.values, self.states, width, self.rows + 2)
 
     def lookup(self, ids: Tensor, descriptor: Tensor, anchor: Parameter) -> Tensor:
-        """Return the rows of a training lookup, `[*ids.shape, dim]`; called in a graph."""
+        """In a graph, do a training lookup; return the rows, `[*ids.shape, dim]`."""
         if self.shared:
             slots, ticket = self._slots(ids, descriptor, anchor, self.values)
             return self._take(slots, ticket, descriptor, anchor, self.values)
@@ -178,7 +178,7 @@ class DeviceTier(nn.Cell):
 
 
 class _TakeShared(nn.Cell):
-    """Gather rows by slot; the gradient goes to the native table, which sums gradients by key."""
+    """Gathers rows by slot; in the backward pass, the native table sums the gradients by key."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
@@ -199,7 +199,7 @@ class _TakeShared(nn.Cell):
 
 
 class _TakeInGraph(nn.Cell):
-    """Gather rows by slot; the device sums gradients by slot."""
+    """Gathers rows by slot; in the backward pass, the device sums the gradients by slot."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)

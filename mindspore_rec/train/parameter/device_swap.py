@@ -47,13 +47,13 @@ class _Exchange(nn.Cell):
 
 
 class Swap:
-    """Exchange rows of a device cache.
+    """Copies rows out of a device cache, and writes other rows into the cache.
 
     Args:
         values: Parameter `[slots, dim]`.
         states: Parameter `[slots, max(width, 1)]`.
         width: number of floats of optimizer state in a row.
-        scratch: a slot that is never read.
+        scratch: index of a slot without a used row, for padding of `out_slots` and `in_slots`.
 
     Example:
         >>> values = Parameter(Tensor(np.zeros((3, 2), np.float32)), name="v")
@@ -75,7 +75,7 @@ class Swap:
     def run(
         self, out_slots: np.ndarray, in_slots: np.ndarray, values: np.ndarray, states: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Copy out the rows at `out_slots`, then write new rows to `in_slots`.
+        """Return copies of the rows at `out_slots`, then write new rows to `in_slots`.
 
         Args:
             out_slots: int32 `[n]`.
@@ -108,6 +108,6 @@ class Swap:
 
 
 def _padded(rows: int) -> int:
-    # Round sizes up, because the device's memory pool reuses blocks only if there are few different
-    # sizes.
+    # Round up to a power of two, because the device's memory pool reuses blocks only if there are
+    # few different sizes.
     return max(1024, 1 << (rows - 1).bit_length()) if rows else 1

@@ -22,7 +22,7 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class EvictedKeys:
-    """Evicted keys, with one entry per key in each array.
+    """Evicted keys; the entries with equal index in all arrays belong to one key.
 
     Attributes:
         keys: int64 `[n]`.
@@ -59,8 +59,9 @@ class DynamicTable(TableParameter):
         """Set the threshold of admission by count; the call is legal during training.
 
         Args:
-            threshold: as for `CountAdmission`. A lower threshold admits counted keys at their next
-                occurrence; 0 freezes the counts; None or -1 admits every key.
+            threshold: as for `CountAdmission`. After the threshold is lowered, keys whose counts
+                reach the new threshold are admitted at their next occurrence. 0 freezes the counts;
+                None or -1 admits every key.
 
         Raises:
             TypeError: `threshold` is neither an int nor None.
@@ -89,7 +90,8 @@ class DynamicTable(TableParameter):
 
         Raises:
             TypeError: `eviction` is neither an `Eviction` nor None.
-            ValueError: the eviction order would change to or from 'lfu_decay' or 'score'.
+            ValueError: the new eviction order differs from the old order, and one of the two orders
+                is 'lfu_decay' or 'score'.
         """
         eviction = check_eviction(eviction)
         self._synchronised().set_eviction(
@@ -116,13 +118,13 @@ class DynamicTable(TableParameter):
     def evict_due(self) -> None:
         """Free all rows that are due for eviction; lookups already ignore such rows.
 
-        If the method is not called, the following training steps free the rows due for eviction in
-        slices.
+        If the method is not called, the next training steps free the due rows, some rows in each
+        step.
         """
         self._synchronised().evict_due()
 
     def set_scores(self, keys: Any, scores: Any) -> int:
-        """Set the scores of rows for `order='score'`, which evicts the lowest scores first.
+        """Set the scores of rows; the eviction order 'score' evicts the lowest scores first.
 
         Args:
             keys: int32 or int64 array or Tensor `[n]`; keys without a row are ignored.
@@ -160,7 +162,7 @@ class DynamicTable(TableParameter):
     # ---- explanation
 
     def explain(self, key: int) -> Explanation:
-        """Return an explanation of a key; the explanation prints as a sentence.
+        """Return the state of a key as an `Explanation`, which prints as a sentence.
 
         Args:
             key: any int64.
@@ -193,13 +195,14 @@ class DynamicTable(TableParameter):
     def lookup_with_handles(
         self, ids: Any, padding_key: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the rows of a training lookup outside a graph, and handles for training the rows.
+        """Outside a graph, do a training lookup; return rows, and handles for training the rows.
 
         Keys are inserted and counted as in any training lookup. A handle is the location of a row:
         `optimizer.apply_by_handle(grads, handles)` finds the row without its id. All handles of the
-        table are valid until any row leaves the table (evict, erase, clear) or the table is bound
-        to an optimizer with another rule. An invalid handle raises `StaleHandleError`. A forged
-        handle also raises `StaleHandleError`, because only the table can compute a handle's tag.
+        table become invalid if any row leaves the table (evict, erase, clear), or if the table is
+        bound to an optimizer with another rule. An invalid handle raises `StaleHandleError`. A
+        forged handle also raises `StaleHandleError`, because only the table can compute a handle's
+        tag.
 
         Args:
             ids: int32 or int64 array or Tensor of any shape.
@@ -213,7 +216,7 @@ class DynamicTable(TableParameter):
             RuntimeError: weights of the network were loaded without the rows of this table; see
                 `keep_rows`.
 
-        The method is modelled on the lookup by address in Rec SDK's dynamic expansion.
+        The method corresponds to the lookup by address in Rec SDK's dynamic expansion.
         """
         rows, handles = self._synchronised().lookup_with_handles(_array(ids), padding_key)
         return Tensor.from_numpy(rows), Tensor.from_numpy(handles)

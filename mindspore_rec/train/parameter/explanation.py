@@ -76,14 +76,14 @@ def _utc(seconds: int) -> str:
 def explanation(
     table: str, key: int, known: dict[str, Any], *, admission: str, scored: bool
 ) -> Explanation:
-    """Return the Explanation of a key from the result of the native table.
+    """Convert the native table's information about a key to an `Explanation`.
 
     Args:
         table: name of the table.
         key: the key.
         known: result of `_native.Table.explain`.
-        admission: 'count', 'sketch' or 'probability'.
-        scored: whether rows of the table have a frequency or score.
+        admission: how the table admits keys: 'count', 'sketch' or 'probability'.
+        scored: whether each row of the table has a frequency or a score.
     """
     present = bool(known["present"])
     evicted = known["evicted_reason"]

@@ -156,13 +156,13 @@ class HashTable(DynamicTable):
 
     @property
     def seed(self) -> int:
-        """Seed of the initial values."""
+        """Seed of the rows' initial values."""
         return self.config.seed or 0
 
     def _make_map_operators(self) -> None:
         zeros = ops.zeros_like
 
-        # A graph is differentiated as a whole, so every operator that reaches the loss needs a
+        # A graph is differentiated as a whole, so every operator on which the loss depends needs a
         # gradient function.
         def put_bprop(key, value, descriptor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(key), zeros(value), descriptor
@@ -206,10 +206,10 @@ class HashTable(DynamicTable):
             key_tensor: keys of any shape: int32, or int64 if the key dtype is int64.
             insert_default_value: True for a training lookup, which counts keys and inserts a row
                 with the initial value for each admitted key without a row. The result is
-                differentiable if an optimizer trains the table. False for a read, which leaves the
-                table unchanged and has no gradient. For a key without a row, the result of a read
-                is `serving_unknown_value`, or `unknown_value` if `serving_unknown_value` is not
-                set. Default: True.
+                differentiable if an optimizer trains the table. If False, the call is a read, which
+                leaves the table unchanged and has no gradient. For a key without a row, the result
+                of a read is `serving_unknown_value`, or `unknown_value` if `serving_unknown_value`
+                is not set. Default: True.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
@@ -291,8 +291,8 @@ class HashTable(DynamicTable):
         return self.get_keys(), self.get_values()
 
     def _rows(self) -> Tensor:
-        # Shape inference can learn a data-dependent length only from `ops.Range`. Therefore the
-        # method makes a range with one element per row.
+        # Shape inference can learn a data-dependent length only from `ops.Range`, so the method
+        # makes a range with one element per row.
         return self._range(self._zero, self._size(self.descriptor).reshape(()), self._one)
 
     def __getitem__(self, key_tensor: Tensor) -> Tensor:
@@ -365,7 +365,7 @@ class HashTable(DynamicTable):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
         """Return the next slice of `export_data`; repeat the call until the last result is True.
 
-        The first call determines the keys of all slices. Each call reads the current values of its
+        The first call determines the keys of all slices. Each call reads the current values of one
         slice.
 
         Args:
@@ -402,10 +402,11 @@ class HashTable(DynamicTable):
         return (*self._pack(part, MODIFIED if incremental else UNCHANGED), last)
 
     def import_data(self, data: ExportedData) -> None:
-        """Set rows from `export_data`, and erase keys with status 2 (erased).
+        """Set rows from the result of `export_data`, and erase keys whose status is 2 (erased).
 
         Args:
-            data: keys `[n]`, values (one row per key that is not erased), and statuses `[n]`.
+            data: a tuple of keys `[n]`, values (one row for each key that is not erased) and
+                statuses `[n]`.
 
         Raises:
             TypeError: keys are not int32 or int64, or values are not float32.
@@ -465,8 +466,8 @@ class HashTable(DynamicTable):
         The new table has its own tiers, with the sizes and locations of this table's tiers.
 
         Args:
-            init: initial value of the clone's rows, as `initializer` of `TableConfig`; or 'same'
-                for the initializer of this table. Default: 'same'.
+            init: initial values of the clone's rows: any `initializer` of `TableConfig`, or 'same'
+                for this table's initializer. Default: 'same'.
 
         Raises:
             TypeError, ValueError: `init` is not a legal initializer.
@@ -487,7 +488,7 @@ class HashTable(DynamicTable):
         return self._like(config)
 
     def _like(self, config: TableConfig) -> HashTable:
-        """Return a table with this table's class and value shape, and another description."""
+        """Return a new table that `config` describes, with the same value shape as this table."""
         return HashTable(config, value_shape=self.value_shape)
 
     def _pack(self, rows: dict[str, np.ndarray], status: int) -> ExportedData:

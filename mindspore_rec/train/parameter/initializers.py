@@ -18,7 +18,7 @@ LEGAL = "a number, or 'normal', 'truncated_normal', 'uniform', 'xavier_uniform',
 
 @dataclass(frozen=True)
 class RowInitializer:
-    """Distribution from which the native core draws the initial value of a row.
+    """Distribution from which the native core draws initial values of rows.
 
     `constant`: a. `uniform`: [a, b). `normal`: mean a, standard deviation b. `truncated_normal`:
     the normal distribution, truncated to [lower, upper]; both bounds are in standard deviations.
@@ -36,7 +36,7 @@ class RowInitializer:
         return self.a if self.kind == "constant" else 0.0
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `_native.Table`."""
+        """Return this distribution as keyword arguments of `_native.Table`."""
         return {
             "init_kind": self.kind,
             "init_a": self.a,
@@ -49,7 +49,7 @@ class RowInitializer:
 def row_initializer(
     initializer: str | float | ms_init.Initializer, *, fan_in: int, fan_out: int, argument: str
 ) -> RowInitializer:
-    """Return the distribution of a MindSpore initializer.
+    """Convert a MindSpore initializer to a `RowInitializer`.
 
     The defaults are the same as in MindSpore: normal has standard deviation 0.01, and uniform is
     [-0.07, 0.07). Truncated normal has standard deviation 0.01 and is truncated at two standard

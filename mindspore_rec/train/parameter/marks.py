@@ -15,8 +15,8 @@ __all__ = ["ChangeMarks"]
 class ChangeMarks:
     """Marks (points in time) of a table, one per holder; the table records later changes.
 
-    A holder is a name or an object. If the holder of a mark has been deleted, the mark is dropped
-    when the next mark is set.
+    A holder is a name or an object. If a holder is deleted, its mark is dropped when another mark
+    is set.
 
     Args:
         table: the native table.
@@ -43,11 +43,11 @@ class ChangeMarks:
         return self._table.mark()
 
     def held(self, holder: object) -> int | None:
-        """Return the mark of a holder, or None."""
+        """Return the mark that a holder has set, or None if the holder has set no mark."""
         return self._marks(holder).get(holder)
 
     def hold(self, holder: object, mark: int) -> None:
-        """Set the mark of a holder, in place of the holder's earlier mark."""
+        """Set the mark of a holder; the new mark replaces the holder's earlier mark."""
         self._marks(holder)[holder] = mark
         self._release()
 
@@ -62,9 +62,8 @@ class ChangeMarks:
 
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
-        lower tier is replaced. The table also drops the digest when its event-time clock is first
-        reset and later set again. To make a new digest, call this method again after a new mark is
-        set.
+        lower tier is replaced. The table also drops the digest when its event-time clock is reset
+        and then set again. To get a digest again, set a new mark and call this method.
 
         Raises:
             ValueError: no mark was taken.
@@ -76,7 +75,7 @@ class ChangeMarks:
     def kept_digest(self) -> int | None:
         """Return the table's digest (see `HostRows.digest`), or None if the table keeps no digest.
 
-        The call costs as much as a copy of the keys that changed since the last mark.
+        The call takes as long as a copy of the keys that have changed since the last mark.
         """
         return self._table.kept_digest()
 
@@ -86,7 +85,7 @@ class ChangeMarks:
         self._release()
 
     def release_all(self) -> None:
-        """Drop all marks; afterwards, the table has no marks, like a new table."""
+        """Drop all marks of the table."""
         self._held.clear()
         self._held_by.clear()
         self._release()

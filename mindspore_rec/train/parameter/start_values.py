@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the initial keys and values of a hash table, and of their dtypes and shape."""
+"""Checks a hash table's initial keys and initial values: contents, dtypes and shapes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | None
 def one_dtype(
     name: str, what: str, wanted: Any, tensor: Tensor | None, default: Any, legal: tuple[Any, ...]
 ) -> Any:
-    """Return the dtype of a table's keys or values: `wanted`, or the dtype of `tensor`.
+    """Return the dtype of a table's keys or values, from `wanted`, `tensor` or `default`.
 
     Args:
         name: name of the table.

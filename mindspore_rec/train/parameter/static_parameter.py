@@ -48,7 +48,7 @@ class StaticParameter(TableParameter):
         requires_grad: whether training changes the table. Default: True.
         seed: seed of the initial values. Default: 0.
         cache: as for `TableConfig`. Default: all rows in host memory.
-        config: a `TableConfig` with `vocab_size`, in place of the other arguments.
+        config: a `TableConfig` with `vocab_size`, which replaces all other arguments.
 
     Raises:
         TypeError: an argument is of the wrong type or missing.
@@ -125,8 +125,8 @@ class StaticParameter(TableParameter):
         """Set the initial values of a new table.
 
         If MindSpore loads weights directly after this call, lookups raise an error until the
-        table's rows are loaded too. After a call of `set_data`, the rows count as a part of the
-        weights that MindSpore loads next.
+        table's rows are loaded too. If MindSpore loads weights directly after a call of `set_data`,
+        lookups raise no error.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

@@ -85,8 +85,8 @@ class TableConfig:
         unknown_value: value of a key without a row: a number, or `embedding_dim` numbers (list,
             tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: `initializer`
             if it is a number, zeros if it is a distribution.
-        serving_unknown_value: value of a key without a row in evaluation and prediction, of the
-            same types as `unknown_value`. Only for hash tables. Default: `unknown_value`.
+        serving_unknown_value: value of a key without a row in evaluation and prediction, with the
+            same legal types as `unknown_value`. Only for hash tables. Default: `unknown_value`.
         vocab_size: number of ids of a static table, 1 to 2**35. Default: None, which means a hash
             table.
         out_of_range: effect of an id outside the vocabulary of a static table: 'error' raises an
@@ -96,8 +96,8 @@ class TableConfig:
             has no effect. With 'sharded', a hash of the key assigns each row to one worker, and all
             workers have about the same number of rows. Use 'owner' for small tables: one worker
             stores all rows. Use 'replicated' for small tables with frequent lookups: every worker
-            stores all rows and trains the rows in the same way. For a replicated table, the workers
-            do not exchange rows, but keys and gradients go to all workers. Capacities (`max_rows`,
+            stores all rows and trains the rows in the same way. For a replicated table, each worker
+            sends its keys and gradients, but no rows, to all workers. Capacities (`max_rows`,
             `max_bytes`, `max_candidates`) are totals over all workers. Default: 'sharded'.
         owner: index of the worker that stores all rows if `placement` is 'owner', >= 0, taken
             modulo the number of workers. Default: a hash of the name.
@@ -110,11 +110,11 @@ class TableConfig:
             Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. With `bfloat16`, the rounding
             to 8 significant bits drops most small increments of a large sum.
             Default: `float32`.
-        rounding: rounding of 2-byte values and states after an optimizer step: 'stochastic' or
-            'nearest'. Stochastic rounding rounds up or down at random, so that the mean result
-            equals the exact number. Therefore stochastic rounding does not lose small updates. The
-            random choice depends only on seed, name, key and step, so that repeated runs give
-            bit-identical results. Default: 'stochastic'.
+        rounding: how an optimizer step rounds 2-byte values and states: 'stochastic' or 'nearest'.
+            Stochastic rounding rounds up or down at random, so that the mean result equals the
+            exact number and small updates are not lost. The random choice depends only on seed,
+            name, key and step, so that repeated runs give bit-identical results. Default:
+            'stochastic'.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -203,7 +203,7 @@ class TableConfig:
             )
 
     def _check_precision(self, where: str) -> None:
-        """Check the dtypes of values and optimizer states, and the rounding."""
+        """Check `value_dtype`, `state_dtype`, `accumulator_dtype` and `rounding`."""
         if self.value_dtype not in VALUE_DTYPES:
             raise ValueError(
                 f"{where}value_dtype must be float32, bfloat16 or float16, got {self.value_dtype}"
@@ -215,7 +215,7 @@ class TableConfig:
         check_one_of(where + "rounding", self.rounding, ROUNDINGS)
 
     def _check_placement(self, where: str) -> None:
-        """Check the placement of rows, and the dtype of gradients between workers."""
+        """Check `placement`, `owner` and `gradient_dtype`."""
         check_one_of(where + "placement", self.placement, PLACEMENTS)
         if self.owner is not None:
             if self.placement != "owner":
@@ -241,7 +241,8 @@ class TableConfig:
     def native_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `_native.Table` for a table with this description.
 
-        The cache is not included: `mindspore_rec.common.tiers.attach` adds the tiers to a table.
+        The arguments do not contain the cache: `mindspore_rec.common.tiers.attach` adds the tiers
+        to a table.
 
         Raises:
             ValueError: the config has no name.
@@ -306,7 +307,7 @@ class TableConfig:
 
 
 def check_key_dtype(where: str, key_dtype: Any) -> None:
-    """Raise TypeError if a dtype is not a legal dtype of keys.
+    """Raise TypeError if `key_dtype` is not a legal dtype of keys.
 
     Args:
         where: text that precedes the argument's name in the message.

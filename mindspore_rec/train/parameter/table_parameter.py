@@ -35,11 +35,12 @@ os.register_at_fork(after_in_child=_open.clear)
 
 
 def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
-    """Return the open tables named `name` that are still referenced, in any order.
+    """Return the open tables named `name` to which an object still refers, in any order.
 
     Args:
         name: name of the tables.
-        all_scopes: whether to include tables of all name scopes. Default: False.
+        all_scopes: True for tables of all name scopes, False for tables of the current name scope.
+            Default: False.
     """
     scope = None if all_scopes else current_scope()
     named = _named(name, scope)
@@ -64,7 +65,7 @@ def _named(name: str, scope: int | None) -> list[TableParameter]:
 
 
 def _new_table(config: TableConfig) -> _native.Table:
-    """Make the native table that a config describes, with the tiers of its cache."""
+    """Return a new native table that a config describes, with the tiers of the config's cache."""
     table = _named_table(config)
     if config.cache is not None:
         try:
@@ -94,7 +95,7 @@ def _named_table(config: TableConfig) -> _native.Table:
 def _check_replaceable(config: TableConfig) -> None:
     """Raise NameTakenError if an open table has the same name and both tables have lower tiers.
 
-    The table's name identifies its lower tier: a directory, or keys on a server.
+    A table's name determines the place of the table's lower tier: a directory, or keys on a server.
     """
     for older in open_tables(config.name or "", all_scopes=True):
         if _has_lower_tier(config.cache) and _has_lower_tier(older.cache):
@@ -119,11 +120,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     optimizer step. The anchor's gradient also serves as a token. If arithmetic has changed the
     token's value, the optimizer step raises an error.
 
-    If two tables have the same name, the newer table is used. Therefore a notebook cell that
-    constructs a network can run twice. The older table keeps its rows. As long as the newer table
-    is open, any use of the older table raises RuntimeError. If two tables with the same name would
-    both have rows in tiers below host memory, the constructor of the newer table raises ValueError.
-    Networks that a predictor makes have a separate name scope.
+    If two tables have the same name, the newer table is used, so a notebook cell that constructs a
+    network can run twice. The older table keeps its rows. As long as the newer table is open, any
+    use of the older table raises RuntimeError. If two tables with the same name would both have
+    rows in tiers below host memory, the constructor of the newer table raises ValueError. Networks
+    that a predictor makes have a separate name scope.
 
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
@@ -170,8 +171,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         zeros = ops.zeros_like
 
         # The gradient of a constant input may be the constant itself, because nothing reads that
-        # gradient. The gradient of ids must be zero, because the gradient reaches any floats from
-        # which the ids were computed.
+        # gradient. The gradient of ids must be zero, because MindSpore passes this gradient on to
+        # floats from which the ids were computed.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -209,8 +210,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def refuse_device(self, cell: str) -> None:
         """If rows are in device memory that the host cannot read, raise ValueError.
 
-        If the device is the CPU, the method raises no error, because the device tier shares the
-        host's memory.
+        On the CPU, the method raises no error, because the device tier shares the host's memory.
 
         Args:
             cell: name of the cell that reads rows on the host, for the message.
@@ -228,7 +228,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         weighted: bool = False,
         faae_coefficient: int = 1,
     ) -> Tensor:
-        """Return a lookup descriptor: the settings of a lookup, as an input of its operators.
+        """Return a lookup descriptor: a Tensor from which operators read the settings of a lookup.
 
         Args:
             padding_key: id whose lookup returns zeros and trains no row. Default: none.
@@ -256,8 +256,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         )
 
     def _synchronised(self) -> _native.Table:
-        # Wait for the step's operations: in PyNative mode, an export right after a step would
-        # otherwise miss the step's changes.
+        # Wait for the step's operations, because in PyNative mode, an export right after a step
+        # would miss the step's changes.
         self.sync()
         self.check_not_replaced()
         return self._table
@@ -274,7 +274,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             self.device.sync()
 
     def check_not_replaced(self) -> None:
-        """Raise RuntimeError if a newer table has the same name."""
+        """Raise RuntimeError if a newer open table has the name of this table."""
         self._table.check_not_replaced()
 
     @property
@@ -289,10 +289,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             self._table.set_trainable(value)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Do nothing, because the table keeps its name in every cell."""
+        """Do nothing: a cell that contains the table does not change the table's name."""
 
     def lookup_train(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return rows `[*ids.shape, dim]` of a training lookup, which inserts and counts keys.
+        """Do a training lookup, which inserts and counts keys; return the rows `[*ids.shape, dim]`.
 
         The rows are float32; with `narrow`, for tables with bfloat16 values, the rows are bfloat16.
         """
@@ -304,7 +304,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         return self._lookup_train(ids, descriptor, self.like, self.anchor)[0]
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return rows as `lookup_train` does, without any effect on the table."""
+        """Do a lookup that does not change the table; return the rows as `lookup_train` does."""
         if narrow:
             return self._narrow_eval(ids, descriptor, self.like, self.anchor)
         return self._lookup_eval(ids, descriptor, self.like, self.anchor)
@@ -320,13 +320,13 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def pool_eval(
         self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
     ) -> Tensor:
-        """Return one combined row per bag, `[bags, dim]`, without any effect on the table."""
+        """Return one combined row per bag, `[bags, dim]`; the lookup does not change the table."""
         offsets = self._no_offsets if offsets is None else offsets
         weights = self._no_weights if weights is None else weights
         return self._pool_eval(ids, offsets, weights, descriptor, self.like, self.anchor)
 
     def stats(self) -> dict[str, Any]:
-        """Return the counts of rows, bytes and operations, by name.
+        """Return a dict with the counts of rows, bytes and operations.
 
         `rows` is the number of rows in all tiers. The table maintains the number of rows, so the
         call does not count rows. `rows` includes rows that are due for eviction but not yet
@@ -386,13 +386,13 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = False
 
     def miss_rows(self) -> None:
-        """Make lookups raise an error, because the loaded weights belong to other rows."""
+        """Make lookups raise an error after a load of weights that belong to other rows."""
         native = self._synchronised()
-        # Rows that were set in the same step, before the load, belong to the loaded weights.
+        # Rows that were set since the last step belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
-        """Free the table's rows and name. After the call, any use of the table raises an error.
+        """Free the table's rows and name; afterwards, any use of the table raises an error.
 
         Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
         variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the

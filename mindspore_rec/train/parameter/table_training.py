@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Methods of a table for optimizers and the training loop, outside a graph."""
+"""Methods of a table that optimizers and the training loop call outside a graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TableTraining"]
 
 
 class TableTraining(NativeAccess):
-    """Methods for an optimizer's gradients and steps, prefetched rows and operator times."""
+    """Methods for an optimizer's gradients and steps, for prefetching, and for operator times."""
 
     # ---- optimizer
 
@@ -36,7 +36,7 @@ class TableTraining(NativeAccess):
         return self._synchronised().bind_optimizer(rule, **constants)
 
     def accumulate_by_handle(self, handles: np.ndarray, gradients: np.ndarray) -> None:
-        """Add gradients of rows to the gradients that the next step applies.
+        """Add gradients of the rows at `handles` to the gradients of the next step.
 
         Args:
             handles: int64 `[n, 2]`, from `lookup_with_handles`.
@@ -48,14 +48,14 @@ class TableTraining(NativeAccess):
         self._synchronised().accumulate_by_handle(handles, gradients)
 
     def gradient_squared_norm(self) -> float:
-        """Sum the gradients since the last step by key, and return the squared norm of the sums."""
+        """Sum each key's gradients since the last step; return the squared norm of all sums."""
         return self._synchronised().gradient_squared_norm()
 
     def discard_gradients(self) -> None:
         """Drop the gradients that were computed since the last step.
 
         Call this method if a program computes gradients but does not pass them to the optimizer,
-        for example if a loss is not finite. The backward pass adds the gradients to the table. If
+        for example if a loss is not finite. The backward pass stores the gradients in the table. If
         this method is not called, the next step raises an error.
         """
         self._synchronised().discard_gradients()
@@ -75,7 +75,8 @@ class TableTraining(NativeAccess):
             weight_decay: >= 0. Default: 0.
             grad_scale: factor of the gradients. Default: 1.
             step: the optimizer's step number, from 1. Default: 1.
-            binding: the number from `bind_optimizer`; 0 to accept any bound optimizer. Default: 0.
+            binding: the number that `bind_optimizer` returned for the optimizer; 0 to accept any
+                bound optimizer. Default: 0.
         """
         self._synchronised().apply(learning_rate, weight_decay, grad_scale, step, binding)
 
@@ -109,13 +110,13 @@ class TableTraining(NativeAccess):
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:
-        """Return hash and number of ids of each training lookup, for the last step with lookups."""
+        """Return (hash, number of ids) for each training lookup of the last step with lookups."""
         return self._synchronised().recent_lookups()
 
     # ---- time
 
     def op_times(self) -> dict[str, tuple[int, int]]:
-        """Return calls and total nanoseconds per kind of operator.
+        """Return, per kind of operator, the number of calls and the calls' time in nanoseconds.
 
         The kinds are 'lookup', 'accumulate', 'step', and 'map' for the methods of `HashTable`.
         """

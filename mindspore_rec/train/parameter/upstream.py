@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of the arguments of MindSpore, MindRec and Rec SDK to a TableConfig.
 
-A class or function that makes tables accepts `config`, and also the arguments of its counterpart in
-MindSpore, MindRec or Rec SDK. A table is described either by `config` or by the remaining
-arguments.
+Each class or function that makes a table accepts either a `config` or the arguments of the
+corresponding class or function in MindSpore, MindRec or Rec SDK.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ class _Required:
         return "<required without config>"
 
 
-# Default of an argument that is required in the upstream library; it may be omitted only if
-# `config=` is passed.
+# Default of an argument that is required in the upstream library; the argument may be omitted only
+# if `config=` is passed.
 REQUIRED: Any = _Required()
 
-# The arguments that describe a table, in any signature.
+# Names of all arguments that describe a table, in all upstream signatures.
 _DESCRIBING = frozenset(
     (
         *(
@@ -72,11 +71,11 @@ _DESCRIBING = frozenset(
 
 
 def given_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> list[str]:
-    """Return the names of a call's arguments that differ from their defaults.
+    """Return the names of the arguments whose values in a call differ from the defaults.
 
     Args:
         function: the function that was called.
-        values: arguments of the call by name, such as `locals()` at the beginning of the function.
+        values: maps argument names to values, such as `locals()` at the beginning of the function.
 
     Example:
         >>> def maker(dim, seed=0): ...
@@ -94,11 +93,11 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def describing_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> list[str]:
-    """Return the `given_arguments` that describe a table, including `config`.
+    """Return the names of the given arguments that describe a table, including `config`.
 
     Args:
         function: the class or function that was called.
-        values: arguments of the call by name, such as `locals()` at the beginning of the function.
+        values: maps argument names to values, such as `locals()` at the beginning of the function.
 
     Example:
         >>> def maker(dim, seed=0, max_norm=None): ...
@@ -112,9 +111,9 @@ def check_described_once(describing: list[str], config: Any, **required: Any) ->
     """Check that either `config` or other arguments describe a table, but not both.
 
     Args:
-        describing: names of the `describing_arguments` of a call.
-        config: the argument `config` of the call.
-        **required: arguments of the call that have no default in the upstream library.
+        describing: result of `describing_arguments` for the call.
+        config: value of the argument `config` in the call.
+        **required: values of the arguments that have no default in the upstream library.
 
     Raises:
         TypeError: `config` is neither None nor a TableConfig; or `config` is None and a required
@@ -162,7 +161,7 @@ def check_hash_config(maker: str, config: TableConfig) -> None:
 
 
 def check_static_config(maker: str, config: TableConfig) -> int:
-    """Return the vocabulary size of a config, which must describe a static table.
+    """Return the `vocab_size` of a config; raise ValueError if the config has no `vocab_size`.
 
     Args:
         maker: name of the class or function that accepts the config, for the message.
@@ -181,7 +180,7 @@ def check_static_config(maker: str, config: TableConfig) -> int:
 
 
 def admission_by_filter(where: str, admission: Any, permit_filter_value: Any) -> Admission:
-    """Return the admission policy from MindSpore's `permit_filter_value` or from `admission`.
+    """Return `admission`, or the policy that MindSpore's `permit_filter_value` describes.
 
     Args:
         where: text that precedes an argument's name in messages.
@@ -206,7 +205,7 @@ def admission_by_filter(where: str, admission: Any, permit_filter_value: Any) ->
 
 
 def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Eviction | None:
-    """Return the eviction rules from MindSpore's `evict_filter_value` or from `eviction`.
+    """Return `eviction`, or the eviction rule that MindSpore's `evict_filter_value` describes.
 
     Args:
         where: text that precedes an argument's name in messages.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agreement: messages that the workers of a training exchange before and after each step.
 
-All workers take part in the same rounds in the same order. In a round, each worker sends one `Word`
-of fixed size and receives the words of all workers.
+All workers take part in the same rounds of messages, in the same order. In a round, each worker
+sends one `Word` of fixed size and receives the words of all workers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOSS = struct.Struct("<dq")
 
 
 class State(IntEnum):
-    """States of a worker's data that a worker reports in a round."""
+    """State of a worker's data, which the worker reports in each round of messages."""
 
     BATCH = 0  # a batch of the data, maybe without rows
     ENDED = 1  # no more batches
@@ -34,7 +34,7 @@ class State(IntEnum):
 
 
 class Flag(IntFlag):
-    """Facts about a worker, sent in a round in addition to its `State`."""
+    """Facts about a worker, which the worker sends in each round together with its `State`."""
 
     STOP = 1  # end the training before the next step
     NEEDS_BATCH = 2  # the worker never had a batch with rows
@@ -52,9 +52,9 @@ class Word(NamedTuple):
         flags: `Flag` values.
         number: index of the round; the same on all workers.
         samples: number of rows in the worker's batch.
-        rows: number of rows in the whole batch, of which the worker's batch is a part.
+        rows: number of rows in the whole batch, before its division among the workers.
         event_time: latest event time in the worker's batch; 0 without event times.
-        fingerprint: digest of the whole batch, of which the worker's batch is a part.
+        fingerprint: digest of the whole batch, before its division among the workers.
         columns: digest of the dtypes and the numbers of dimensions of all columns.
     """
 
@@ -70,7 +70,7 @@ class Word(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Loss of a step over all workers.
+    """Loss of one step, computed over all workers.
 
     Args:
         value: mean of the workers' losses, weighted by their row counts, or the sum of the losses.
@@ -82,7 +82,7 @@ class Loss(NamedTuple):
 
 
 class Agreement:
-    """Rounds of messages with the other workers, in one training or evaluation.
+    """Exchanges messages with the other workers, in rounds, during one training or evaluation.
 
     Args:
         group: the workers.
@@ -90,7 +90,7 @@ class Agreement:
 
     Attributes:
         seconds: seconds that this worker has waited for other workers.
-        rounds: number of rounds so far.
+        rounds: number of rounds of messages so far.
     """
 
     def __init__(self, group: Group, purpose: str) -> None:
@@ -110,7 +110,7 @@ class Agreement:
         fingerprint: int = 0,
         columns: int = 0,
     ) -> list[Word]:
-        """Take part in a round; return the words of all workers.
+        """Take part in a round of messages; return the `Word` of each worker.
 
         Raises:
             RuntimeError: workers are in different rounds, so their programs differ.
@@ -137,7 +137,7 @@ class Agreement:
         Args:
             value: this worker's loss.
             samples: number of rows of this worker.
-            summed: whether losses are sums over rows instead of means.
+            summed: True if each loss is a sum over rows, False if each loss is a mean.
         """
         data = self._gather(_LOSS.pack(value, samples), _LOSS.size)
         losses = [_LOSS.unpack(each) for each in data]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feed: the batches of a training or an evaluation; `OwnFeed` is the feed of a single worker."""
+"""Feed: a source of training or evaluation batches; `OwnFeed` is the feed of a single worker."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Reader:
     Args:
         wants_stop: function that returns True if the reader wants no further batch. Default: the
             reader reads all batches.
-        interrupted: function that returns True once a signal has arrived. Default: always False.
+        interrupted: function that returns True after the process has received a stop signal.
+            Default: always False.
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
         has_batch: function that returns True if the reader has a batch for the next step and the
             source has no further batch yet. `has_batch` must return the same value on all workers.
             Default: always False.
-        on_idle: function that all workers call together while there is nothing to read. Default:
-            none.
+        on_idle: function that all workers call together while they wait for data. Default: none.
     """
 
     wants_stop: Callable[[], bool] = _no
@@ -43,11 +43,11 @@ class Reader:
 
 
 class Feed(Protocol):
-    """Batches of this worker; all workers read the same number of batches."""
+    """Protocol of a worker's feed of batches; all workers read the same number of batches."""
 
     @property
     def stopped(self) -> bool:
-        """True if no further step is made."""
+        """True if the training or evaluation makes no further step."""
 
     @property
     def ids_known(self) -> bool:
@@ -71,32 +71,33 @@ class Feed(Protocol):
         """
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
-        """Tell the tables and the optimizer the number of rows of each worker in a step.
+        """Report each worker's number of rows in a step to the tables and the optimizer.
 
         Args:
             step: the step number, from 1.
             batch: batch of the step.
-            summed: whether the loss is the sum over a batch's rows instead of their mean.
+            summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
 
         Returns:
             Number of rows of each worker.
         """
 
     def check(self) -> None:
-        """Raise the error, if any, that ended the data."""
+        """If an error has ended the data, raise the error."""
 
     def on_wait(self) -> None:
         """Called several times per second while the reader waits for the source's next batch.
 
         Raises:
-            KeyboardInterrupt, ReadGivenUpError: the reader wants no further batch.
+            KeyboardInterrupt, ReadGivenUpError: the process received a stop signal, or a worker
+                asks to stop.
             ReadLaterError: the reader has a batch for the next step, but the source has no batch
                 yet.
         """
 
 
 class OwnFeed:
-    """Batches of a single worker, in the order of the source.
+    """Feed of a single worker; returns the batches in the order of the source.
 
     Example:
         >>> feed = OwnFeed()
@@ -113,7 +114,7 @@ class OwnFeed:
 
     @property
     def stopped(self) -> bool:
-        """True if no further step is made."""
+        """True if the training or evaluation makes no further step."""
         return self._reader.wants_stop()
 
     @property
@@ -134,17 +135,17 @@ class OwnFeed:
             return None
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
-        """Return the number of rows of the only worker, in a tuple."""
+        """Return a tuple with the number of rows of the only worker."""
         return (row_count(batch.columns),)
 
     def check(self) -> None:
-        """Raise the error, if any, that ended the data."""
+        """If an error has ended the data, raise the error."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
     def on_wait(self) -> None:
-        """Call `on_idle`, or raise an error to end the wait for the source's next batch."""
+        """Call `on_idle`, or raise an error that ends the wait for the source's next batch."""
         if self._reader.interrupted():
             raise KeyboardInterrupt
         if self._reader.has_batch():

@@ -39,12 +39,12 @@ class Alone:
     """Single worker of a training: exchanges no messages and leaves the steps unchanged.
 
     Attributes:
-        feed: batches of the worker.
+        feed: the `Feed` that supplies the worker's batches.
         rank: index of the worker, 0.
         workers: number of workers, 1.
         name: name of the worker in messages; '' for a single worker.
-        share: name of the data's share for `Passes`, "whole".
-        reads_on: the value of the source's attribute `reads_on`.
+        share: name of this worker's share of the data, "whole"; see `Passes`.
+        reads_on: True if no batch is lost when the source is read again after an exception.
         bad: None for a single worker, because the training loop itself checks the worker's loss;
             with several workers, the worker whose last loss is NaN or infinite.
     """
@@ -75,7 +75,7 @@ class Alone:
         """With one worker, do nothing; with several, stop all workers if one worker stops."""
 
     def interrupted(self, interruption: Interruption) -> bool:
-        """Return True if, on some worker, a signal has stopped the training."""
+        """Return True if a signal has stopped the training on some worker."""
         return interruption.requested
 
     def stop_reason(self, own: str) -> str:
@@ -83,17 +83,17 @@ class Alone:
         return own
 
     def finish(self, summary: TrainSummary) -> None:
-        """With one worker, do nothing; with several, add each worker's wait to a summary."""
+        """With one worker, do nothing; with several workers, add the waiting times to `summary`."""
 
 
 class Peers(Alone):
-    """All workers of a training with several workers.
+    """All workers of a training, as an interface for the training loop of one of several workers.
 
     Args:
         group: all workers.
         source: this worker's share of the training data.
-        summed: whether the loss is the sum over a batch's rows instead of their mean.
-        state: parameters of the network that steps change without gradients.
+        summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
+        state: the `WorkerState` for the network's parameters that steps change without gradients.
     """
 
     feed: WorkerFeed
@@ -124,7 +124,7 @@ class Peers(Alone):
         return batch
 
     def begin_step(self, step: int, batch: Batch) -> Sequence[int]:
-        """Tell the tables the number of rows of each worker in a step, and return these numbers."""
+        """Report each worker's number of rows in a step to the tables; return these numbers."""
         return self.feed.begin_step(step, batch, self._summed)
 
     def end_step(self, step: int, batch: Batch, outputs: Any) -> Any:
@@ -156,7 +156,7 @@ class Peers(Alone):
         return (made, *outputs[1:]) if many else made
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Find out whether any worker stops; if one stops, tell all workers why."""
+        """Find out whether a worker stops; if a worker stops, tell all workers the reason."""
         if not self.feed.agree_stop() or self._told:
             return
         self._told = True
@@ -169,7 +169,7 @@ class Peers(Alone):
             context.request_stop()
 
     def interrupted(self, interruption: Interruption) -> bool:
-        """Return True if, on some worker, a signal has stopped the training."""
+        """Return True if a signal has stopped the training on some worker."""
         return self._interrupted
 
     def stop_reason(self, own: str) -> str:
@@ -188,7 +188,7 @@ def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
     Args:
         group: all workers.
         what: name of the object that has the settings, for the error message.
-        mine: settings of this worker by name, as JSON values.
+        mine: maps the name of each setting of this worker to the setting's value in JSON.
 
     Raises:
         ValueError: a setting differs; the message names the setting and the worker.

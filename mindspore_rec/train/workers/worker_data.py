@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""worker_source: this worker's share of the data of a training or an evaluation."""
+"""worker_source: returns this worker's share of the data of a training or an evaluation."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
     """Return this worker's share of a source; each row belongs to one worker's share.
 
     A stream is divided by partition if the stream has a partition for each worker, and no feature
-    learns from the stream's rows. A source of another kind may define how it is divided. If a
-    source is divided neither by partition nor by its own method, the rows of each batch are
-    divided; see `mindspore_rec.stream.split_by_worker`. All workers must call this function
-    together.
+    learns from the stream's rows. Any other source may define its own division. If a source is not
+    divided by partition and defines no division, the rows of each batch are divided; see
+    `mindspore_rec.stream.split_by_worker`. All workers must call this function together.
 
     Args:
-        source: the data that the program passed on each worker.
+        source: the data that this worker's program has passed.
         group: the workers.
         argument: name of the data in messages.
 
@@ -64,7 +63,7 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
 def agreed_length(length: int | None, group: Group) -> int | None:
     """Return the number of steps, which equals the largest number of batches of any worker.
 
-    The result is None if a worker does not know its number of batches.
+    If a worker does not know its number of batches, the result is None.
 
     Args:
         length: number of this worker's batches; None if unknown.
@@ -77,7 +76,7 @@ def agreed_length(length: int | None, group: Group) -> int | None:
 
 
 def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
-    """Limit topics to the partitions that all workers know, because a topic may grow."""
+    """Read only the partitions that all workers know; a worker may not know a new partition."""
     whole = [each for each in streams if each.reads_whole_topic]
     known = group.all_gather_json([[each.topic, each.wanted_partitions] for each in whole])
     if any([topic for topic, _ in each] != [topic for topic, _ in known[0]] for each in known):
@@ -89,7 +88,7 @@ def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
 def _own_partitions(
     source: BatchSource, streams: list[StreamSource], group: Group, argument: str
 ) -> BatchSource | None:
-    """Return the source if the workers know different partitions; otherwise return None."""
+    """Return `source` if the workers read different partitions; otherwise return None."""
     by_worker = group.all_gather_json([[each.topic, each.wanted_partitions] for each in streams])
     if not streams or all(each == by_worker[0] for each in by_worker):
         return None
@@ -150,5 +149,5 @@ def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> 
 
 
 def share_way(share: BatchSource) -> str:
-    """Return how data are divided among workers, according to one worker's share."""
+    """Return the way in which data were divided among workers, given one worker's share."""
     return share.by if isinstance(share, WorkerSplit) else type(share).__name__

@@ -29,14 +29,15 @@ _HEARTBEAT = 1.0  # seconds of waiting for data after which the other workers ar
 
 @dataclass(frozen=True)
 class WorkerBatch(Batch):
-    """Batch of this worker for one step, in a training on several workers.
+    """One worker's batch for one step of a training on several workers.
 
     Args:
         samples: number of rows in the batch of each worker; 0 for an idle worker.
         worker: index of this worker.
 
-    An idle worker uses the columns of its earlier batch. If an idle worker has never read a batch,
-    the worker uses the columns of another worker's batch. Rows of idle workers are not counted.
+    An idle worker repeats the columns of the last batch that the worker has read. If an idle worker
+    has never read a batch, the worker uses the columns of another worker's batch. Rows of idle
+    workers are not counted.
     """
 
     samples: tuple[int, ...] = (0,)
@@ -54,20 +55,21 @@ class WorkerBatch(Batch):
 
 
 class WorkerFeed:
-    """Iterable of this worker's batches; all workers exchange messages before each batch.
+    """Yields this worker's batches; all workers exchange messages before each batch.
 
     After the end of its data, a worker repeats its last batch, without counting the repeated rows.
     The workers continue until the data of all workers have ended.
 
     Args:
-        agreement: rounds with the other workers.
+        agreement: exchange of messages with the other workers.
         source: this worker's share of the data.
         argument: name of the data in messages.
 
     Attributes:
-        stopped: True if a worker has asked to stop; from then on, none of the workers does a step.
-        ids_known: whether all workers know which columns are ids, according to the last round.
-        condition: True if the data ended because a condition of `StopWhen` was met on a worker.
+        stopped: True after a worker has asked to stop; then no worker does a further step.
+        ids_known: whether, in the last round, all workers knew which columns are ids.
+        condition: True if the data ended because, on some worker, a condition of `StopWhen` was
+            met.
     """
 
     def __init__(self, agreement: Agreement, source: BatchSource, argument: str) -> None:
@@ -107,8 +109,9 @@ class WorkerFeed:
     def next(self) -> WorkerBatch | None:
         """Return the next batch; None if all workers' data have ended or a worker asks to stop.
 
-        If the reader already has a batch, and some worker would have to wait for data, the method
-        returns `LATER`. An error in reading this worker's data is stored, and `check` raises it.
+        If the reader already has a batch, but some worker has no data yet, the method returns
+        `LATER`. If reading this worker's data fails, the error is stored, and `check` raises the
+        error.
         """
         if self.stopped:
             return None
@@ -144,13 +147,13 @@ class WorkerFeed:
         return batch.samples
 
     def agree_stop(self) -> bool:
-        """Do a round without a batch, and return True if a worker asks to stop."""
+        """Exchange one round of messages without a batch; return True if a worker asks to stop."""
         if not self.stopped:
             self._round(State.NOTHING, None)
         return self.stopped
 
     def check(self) -> None:
-        """Raise the error, if any, that ended the data.
+        """If an error has ended the data, raise the error.
 
         Raises:
             Exception: reading this worker's data raised the exception.
@@ -164,7 +167,7 @@ class WorkerFeed:
         raise_on(rank, self._failed, RuntimeError(f"worker {self._failed} could not read its data"))
 
     def _own(self) -> tuple[State, Batch | None]:
-        """Return the state of this worker's data and the next batch, if there is one."""
+        """Return the state of this worker's data, and the next batch or None."""
         self._said = time.monotonic()
         if self._reader.wants_stop():
             return State.NOTHING, None
@@ -185,11 +188,12 @@ class WorkerFeed:
         return State.BATCH, batch
 
     def on_wait(self) -> None:
-        """Tell the other workers, about once per second, that this worker waits for its data.
+        """Report to the other workers, about once per second, that this worker waits for data.
 
         Raises:
             ReadGivenUpError: a worker asks to stop.
-            ReadLaterError: this worker waits although all workers have a batch for the next step.
+            ReadLaterError: while this worker waits for data, all workers have a batch for the next
+                step.
         """
         later = self._reader.has_batch()
         if time.monotonic() < self._said + _HEARTBEAT and not later:
@@ -205,7 +209,7 @@ class WorkerFeed:
             raise ReadGivenUpError
 
     def _round(self, state: State, batch: Batch | None) -> list[Word]:
-        """Return the words of all workers; an empty list if a worker has asked to stop."""
+        """Exchange messages; return each worker's `Word`, or [] if a worker has asked to stop."""
         if self.stopped:
             return []
         flags = Flag.STOP if self._reader.wants_stop() else Flag(0)
@@ -332,7 +336,7 @@ class WorkerFeed:
 
 
 def evaluation_feed(group: Group, source: BatchSource, argument: str) -> Feed:
-    """Return the feed of batches of an evaluation on this worker.
+    """Return the feed that supplies this worker with the batches of an evaluation.
 
     Args:
         group: the workers.

@@ -17,20 +17,20 @@ __all__ = ["WorkerMetrics", "whole_outputs"]
 
 
 class WorkerMetrics:
-    """Metrics that cover the rows of all workers at the end of an evaluation.
+    """Metrics that, at the end of an evaluation, cover the rows of all workers.
 
     With one worker, all metrics are updated with the outputs of this worker, and nothing is merged.
 
     With several workers, metrics of `mindspore_rec.metrics` are updated with this worker's rows and
     merged at the end. Metrics of MindSpore, and metrics that depend on the order of rows, are
-    updated in every step with the outputs of all workers. Therefore metrics of MindSpore have the
-    same values as in a single process that evaluates all workers' batches as one batch. With
-    several workers, a loss is the mean of the workers' losses, weighted by their row counts.
+    updated in every step with the outputs of all workers, as if a single process evaluated all
+    workers' batches as one batch. With several workers, a loss is the mean of the workers' losses,
+    weighted by their row counts.
 
     Args:
         group: the workers.
-        metrics: metrics by name, which the caller has cleared.
-        summed: whether a loss is a sum over rows instead of a mean.
+        metrics: maps names to metrics, which the caller has already cleared.
+        summed: True if a loss is a sum over rows, False if a loss is a mean.
     """
 
     def __init__(self, group: Group, metrics: Mapping[str, Any], summed: bool) -> None:
@@ -54,8 +54,8 @@ class WorkerMetrics:
         Args:
             outputs: outputs of the evaluation network.
             samples: number of rows of each worker in the step.
-            update: function that updates metrics; the arguments are the metrics, by name, and the
-                outputs.
+            update: function that updates metrics, called as `update(metrics, outputs)`; `metrics`
+                is a dict from names to metrics.
         """
         idle = self._group.size > 1 and samples[self._group.rank] == 0
         if not idle and self._merged:
@@ -94,11 +94,11 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Join all workers' outputs to one batch; if this is impossible, return one batch per worker.
+    """Return all workers' outputs as one batch, or one batch per worker if they cannot be joined.
 
     Args:
-        parts: for each worker that has rows, the number of rows and the outputs.
-        summed: whether outputs that are single numbers are sums over rows instead of means.
+        parts: for each worker that has rows, a pair (number of rows, outputs).
+        summed: True if outputs that are single numbers are sums over rows, False if they are means.
 
     Example:
         >>> parts = [(1, [np.array(2.0), np.array([7])]), (3, [np.array(6.0), np.array([8, 9, 9])])]

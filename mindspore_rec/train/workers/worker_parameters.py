@@ -14,7 +14,7 @@ __all__ = ["share_parameters"]
 
 
 def share_parameters(group: Group, cell: nn.Cell) -> None:
-    """Copy worker 0's dense parameters to this worker if this worker's dense parameters differ.
+    """Copy worker 0's dense parameters to every worker whose dense parameters differ.
 
     Initial values are random numbers, which differ between processes without `mindspore.set_seed`.
     Rows of tables are not copied, because initial values of rows depend only on the table and the
@@ -31,7 +31,7 @@ def share_parameters(group: Group, cell: nn.Cell) -> None:
 
 
 def _dense(cell: nn.Cell) -> Iterator[tuple[str, Parameter]]:
-    """Yield each parameter with its name, once; leave out the anchors of tables."""
+    """Yield (name, parameter) once for each parameter, except for the anchors of tables."""
     seen: set[int] = set()
     for name, parameter in cell.parameters_and_names():
         if id(parameter) not in seen and not hasattr(parameter, "mindspore_rec_table"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers of a network on several workers: each worker draws different numbers."""
+"""Seeds a network's random operators so that each worker draws different random numbers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _UNSEEDED = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # on the CPU all process
 
 
 def draw_apart(group: Group, network: nn.Cell) -> None:
-    """Seed MindSpore's random operators by worker; warn if masks differ from a single worker's.
+    """Seed random operators differently per worker; warn if a single worker would draw other masks.
 
     With the same `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units in the
-    rows of every worker. Layers of this package that run as one operator need no change, because a
-    row's mask depends only on the row's index in the whole batch of all workers. Random functions
-    in a `construct`, such as `ops.dropout`, are not detected.
+    rows of every worker. Layers of this package that run as one operator need no seed per worker,
+    because a row's mask depends only on the row's index in the whole batch of all workers. Random
+    functions in a `construct`, such as `ops.dropout`, are not detected.
 
     Args:
         group: the workers.
@@ -47,7 +47,7 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # If a cell draws equal numbers on all workers, the warning names this cell, because equal
+    # The warning preferably names a cell that draws equal numbers on all workers, because equal
     # numbers are worse than different numbers.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""
@@ -77,7 +77,7 @@ def _warn_of_unfused(group: Group, network: nn.Cell) -> None:
 
 
 def _drawing(network: nn.Cell) -> dict[str, nn.Cell]:
-    """Return the cells that draw random numbers themselves, as a dict by name."""
+    """Return a dict from names to cells, for the cells that draw random numbers themselves."""
     return {
         name: cell
         for name, cell in network.cells_and_names()
@@ -86,13 +86,13 @@ def _drawing(network: nn.Cell) -> dict[str, nn.Cell]:
 
 
 def _seeded(cell: nn.Cell) -> list[Primitive]:
-    """Return a cell's operators that have two seeds."""
+    """Return the operators of a cell that have two seeds as attributes."""
     operators = [each for each in cell._primitives.values() if isinstance(each, Primitive)]
     return [each for each in operators if any(set(pair) <= set(each.attrs) for pair in _SEEDS)]
 
 
 def _seed_apart(operator: Primitive, worker: int) -> None:
-    """Add the worker's index to the second seed once, if the operator has a seed."""
+    """If the operator has a seed, add the worker's index to its second seed, but only once."""
     first, second = next(pair for pair in _SEEDS if set(pair) <= set(operator.attrs))
     seeds = operator.attrs[first], operator.attrs[second]
     if any(seeds) and not operator.__dict__.get("_mindspore_rec_apart"):

@@ -26,9 +26,9 @@ class WorkerState:
     Fused layers of this package normalize over the rows of all workers, with bit-identical results
     on all workers. MindSpore's normalizations and `Dice` use only the rows of one worker. After
     each step, the moving statistics of MindSpore's normalizations and of `Dice` are averaged over
-    the workers, weighted by the workers' row counts. Therefore the networks of all workers give
-    equal predictions. Idle workers are left out of the averages. Parameters without a gradient that
-    are not moving statistics are compared every 100 steps.
+    the workers, weighted by the workers' row counts, so the networks of all workers give equal
+    predictions. Idle workers are left out of the averages. Every 100 steps, the workers compare
+    their parameters that have no gradient and are not moving statistics.
 
     Args:
         group: the workers.
@@ -105,7 +105,7 @@ class WorkerState:
 
 
 def _own_norms(network: nn.Cell) -> dict[str, _BatchNorm]:
-    """Return MindSpore's normalizations that are not part of a fused layer, by name."""
+    """Return a dict from names to MindSpore's normalizations that are not in a fused layer."""
     fused = cells_of_operators(network)
     return {
         name: cell

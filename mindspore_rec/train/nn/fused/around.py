@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the cells that contain a cell."""
+"""Finds the cells that contain a given cell, at any depth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ __all__ = ["cells_around"]
 def cells_around(*cells: nn.Cell) -> list[nn.Cell]:
     """Return `cells`, and all cells of the process that contain one of `cells` at any depth.
 
-    A cell has no reference to its parents, so all objects of the process are searched.
+    Because a cell has no reference to its parents, the function searches all objects of the
+    process.
 
     Example:
         >>> inner = nn.ReLU()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a dense program as one operator, and its gradient as another operator.
 
-The graph compiler refuses a `bprop` with a variable number of arguments. Therefore each number of
-arguments has its own class, made from source text that the compiler can read.
+Each number of arguments has its own class, because the graph compiler refuses a `bprop` with a
+variable number of arguments. The classes are made from source text that the compiler can read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
 # Programs with at most this number of inputs read bfloat16 inputs directly; programs with more
 # inputs cast bfloat16 inputs to float32. The types of an operator are fixed, so each combination of
-# float32 and bfloat16 inputs needs an operator.
+# float32 and bfloat16 inputs needs its own operator.
 _MOST_NARROW_INPUTS = 3
 
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
@@ -80,10 +80,10 @@ class ProgramCell(nn.Cell):
     Args:
         program: the finished program.
         number: index of the program.
-        arguments: the numbers of inputs, parameters and further inputs.
+        arguments: number of inputs, number of parameters, and number of further inputs.
         outputs: widths of the outputs.
-        training: whether to keep the values that the gradient needs; otherwise the gradient
-            recomputes these values.
+        training: True to keep the values that the gradient needs; False to recompute these values
+            in the backward pass.
         device: the device that the program runs on.
 
     Inputs:
@@ -91,8 +91,8 @@ class ProgramCell(nn.Cell):
         gradient. The gradient of a bfloat16 input is rounded to bfloat16.
 
     Outputs:
-        Tuple of float32 Tensors `[B, width]`, followed by the values for the gradient if
-        `training`.
+        Tuple of float32 Tensors `[B, width]`. If `training` is True, values for the gradient follow
+        these Tensors.
     """
 
     def __init__(
@@ -124,21 +124,22 @@ class ProgramCell(nn.Cell):
         argument_count = 2 + inputs + parameters + extras + 2 + self.count
         refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
-        # Bit i of an operator's index is set if the operator reads a bfloat16 Tensor as input i.
+        # Bit i of an operator's index in the tuple is set if input i of the operator is a bfloat16
+        # Tensor.
         self.backwards = tuple(
             native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
             for choice in range(choices)
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
-        """Return another cell that runs the same program; a program never changes."""
+        """Return another cell that runs the same program, because a program never changes."""
         arguments = (self._program, self._number, self._arguments, self._outputs)
         copied = type(self)(*arguments, self.keeps, self.runs_on)
         memo[id(self)] = copied
         return copied
 
     def outputs_of(self, given: Any) -> Any:
-        """Return the outputs, followed by the values for the gradient if the cell keeps them."""
+        """Return the outputs; in training, the values for the gradient follow the outputs."""
         given = self._taken(given)
         if self.keeps:
             return self._whole_forward(given)
@@ -167,7 +168,7 @@ class ProgramCell(nn.Cell):
         return gradients
 
     def _taken(self, arguments: Any) -> Any:
-        """Return the arguments in types that the operators accept."""
+        """Return the arguments, converted to dtypes that the operators accept."""
         if len(self.backwards) > 1:
             return arguments
         taken: Any = ()
@@ -176,7 +177,7 @@ class ProgramCell(nn.Cell):
         return (*taken, *arguments[self.inputs :])
 
     def _narrow_inputs(self, arguments: Any) -> int:
-        """Return the index in `backwards` for the set of inputs whose dtype is bfloat16."""
+        """Return the index of the operator in `backwards` that fits the dtypes of the inputs."""
         place = 0
         for i in range(self.inputs):
             if arguments[i].dtype == ms.bfloat16:
@@ -221,14 +222,14 @@ def native_operator(
         bprop: its gradient. Default: none.
         narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means none.
         raises_at_once: whether a call outside a graph waits until the operator has finished.
-            Operators that check values from the user need True. Without the wait, PyNative mode
+            Pass True for operators that check values from the user. Without the wait, PyNative mode
             would call the next operator even if a result is missing after an error, and might
             crash. Default: False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
     # The operator has no side effect, so the compiler merges two calls with the same arguments. For
-    # example, a train step calls the operator twice if it computes the network for the loss and
-    # again for the gradients.
+    # example, a train step calls the operator twice if the step computes the network for the loss
+    # and again for the gradients.
     of_all = dtypes if outputs > 1 else dtypes[0]
     op = TableOperator(f"{LIBRARY}:{name}", None, of_all, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)
@@ -252,7 +253,7 @@ def _remove(path: Path, process: int) -> None:
 
 
 def argument_names(count: int) -> str:
-    """Return the names of `count` arguments, for source text.
+    """Return the names of `count` arguments, as source text.
 
     Example:
         >>> argument_names(2)
@@ -283,6 +284,6 @@ def _class_of(count: int) -> type[ProgramCell]:
 
 @functools.cache
 def refusal_of(count: int) -> Any:
-    """Return a `bprop` that raises an error, for an operator with `count` inputs."""
+    """Return a `bprop` for an operator with `count` inputs; the `bprop` raises an error."""
     source = _REFUSAL.format(count=count, names=argument_names(count))
     return module_of(f"mindspore_rec_no_gradient_{count}", source).refuse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds changed cells inside a fused layer, which the layer's operator cannot replace."""
+"""Finds cells in a fused layer whose changes prevent the use of the layer's operator."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MODELESS = (nn.Dense, nn.ReLU, nn.LeakyReLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.S
 def changed_inside(
     layer: nn.Cell, cells: Sequence[nn.Cell], made_of: Sequence[nn.Cell]
 ) -> tuple[nn.Cell, str] | None:
-    """Return the first cell that the layer's operator cannot replace, and say why.
+    """Return the first cell that the layer's operator cannot replace, and the reason.
 
     Args:
         layer: the fused layer.
         cells: the cells inside the layer, without the layer itself.
-        made_of: the cells in the layer when its operator was made.
+        made_of: the cells that were inside the layer when the layer's operator was made.
 
     Example:
         >>> from mindspore_rec.nn import MLP

@@ -13,7 +13,8 @@ from pathlib import Path
 
 __all__ = ["find_cuda_libraries", "kernel_cache"]
 
-# Paths of the libraries below `nvidia` in wheels, by CUDA's major version, newest first.
+# Paths of the libraries in the folder `nvidia` of installed wheels, for each major version of CUDA,
+# newest first.
 _IN_WHEELS = {
     13: {"nvrtc": "cu13/lib/libnvrtc.so.13", "cublasLt": "cu13/lib/libcublasLt.so.13"},
     12: {"nvrtc": "cuda_nvrtc/lib/libnvrtc.so.12", "cublasLt": "cublas/lib/libcublasLt.so.12"},
@@ -21,7 +22,7 @@ _IN_WHEELS = {
 
 
 def find_cuda_libraries() -> dict[str, str]:
-    """Find NVRTC and cuBLASLt of the same major version of CUDA: 13 if possible, or 12.
+    """Find NVRTC and cuBLASLt of one major version of CUDA: of 13 if possible, otherwise of 12.
 
     The function searches the wheels of this Python first, then the libraries that the system's
     loader finds (`LD_LIBRARY_PATH`, `ldconfig`).
@@ -47,7 +48,7 @@ def find_cuda_libraries() -> dict[str, str]:
 
 
 def _wheels_of(major: int) -> dict[str, str]:
-    """Return the paths of the libraries in wheels, by name, for a major version of CUDA."""
+    """Return a dict from library names to paths in installed wheels, for one version of CUDA."""
     spec = importlib.util.find_spec("nvidia")
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
     libraries = {}

@@ -41,12 +41,12 @@ _state = _State()
 
 
 def set_dense_device(device: str) -> None:
-    """Set the device of dense layers that are made from now on.
+    """Set the device of dense layers that are constructed after this call.
 
     Call this function before the network is made: a layer stores the device when its constructor
     runs (`MLP(...)`, `CrossNet(...)`, `FusedGraph(...)`). Later calls of `set_dense_device` do not
-    change the device of the layer or its copies. Only `set_compute_dtype` makes new operators, for
-    the device that is set at the call of `set_compute_dtype`. Only layers that run as one operator
+    change the device of the layer or its copies. Only a call of `set_compute_dtype` makes new
+    operators, for the device that is set at that time. Only layers that run as one operator
     (`is_fused`) use the GPU. Tables, parameters, optimizers, losses and layers of MindSpore stay on
     the CPU.
 

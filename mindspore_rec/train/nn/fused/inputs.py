@@ -52,7 +52,7 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
         widths: widths of the inputs.
 
     Raises:
-        TypeError: the numbers of inputs and widths differ, or an input is not a Tensor.
+        TypeError: there are more or fewer inputs than widths, or an input is not a Tensor.
 
     Example:
         >>> check_inputs((Tensor([[1.0, 2.0]]),), (2, 3))
@@ -85,10 +85,10 @@ def widened(x: Tensor) -> Tensor:
 
 
 def join(inputs: Any, widths: tuple[int, ...]) -> Any:
-    """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`, of float32.
+    """Return the inputs `[B, ...]` as one float32 Tensor `[B, sum(widths)]`.
 
-    The number of rows does not change. If an input has a wrong width, the layer that reads the
-    result raises an error.
+    The result has the same number of rows as the inputs. If an input has a wrong width, the layer
+    that reads the result raises an error.
 
     Example:
         >>> join((ops.ones((2, 3, 2)), ops.ones((2, 4)), ops.ones((2,))), (6, 4, 1)).shape
@@ -96,7 +96,7 @@ def join(inputs: Any, widths: tuple[int, ...]) -> Any:
     """
     rows: Any = ()
     for i in range(len(widths)):
-        # On the CPU, MindSpore has few bfloat16 kernels, and no reshape kernel for bfloat16.
+        # Cast bfloat16 to float32: on the CPU, MindSpore has no kernel that reshapes bfloat16.
         x = widened(inputs[i])
         rows = (*rows, x.reshape((-1, 1)) if x.ndim == 1 else ops.flatten(x, start_dim=1))
     return ops.concat(rows, 1) if len(widths) > 1 else rows[0]

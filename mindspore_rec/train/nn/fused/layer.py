@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of layers that run as one operator or, if this is impossible, as MindSpore's layers."""
+"""Base class of layers that run as one operator, or else as MindSpore's layers."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _Layer = TypeVar("_Layer", bound="FusedLayer")
 
 
 class FusedLayer(nn.Cell):
-    """Base of layers with a fused form: one operator forward and one operator backward.
+    """Base class of layers with a fused form: one operator forward and one operator backward.
 
     The fused form is used on the CPU, if oneDNN is found. On other devices, in `mindspore.export`,
     in float16 or bfloat16 (`to_float`), or without oneDNN, the cell calls MindSpore's layers with
-    the same parameters. The cell also calls MindSpore's layers if an inner cell has hooks, was
-    frozen by `set_train(False)`, or was replaced. A `RuntimeWarning` names the inner cell that has
+    the same parameters. The cell also calls MindSpore's layers if an inner cell has hooks, has been
+    replaced, or was frozen by `set_train(False)`. A `RuntimeWarning` names the inner cell that has
     hooks, was frozen or was replaced.
 
     A subclass sets `in_features`, the widths of its inputs. The subclass calls `_fuse` at the end
     of its `__init__`, reads `self.is_fused` in `construct`, and describes its fused form in
     `add_to`. So that MindSpore's layers have the same precision, the subclass calls `factor` for
-    the factors of matrix products and `product` for the products. A layer without products to round
-    sets `rounds_products = False`.
+    the factors of matrix products and `product` for the products. A subclass without matrix
+    products sets `rounds_products = False`.
 
     Args:
         compute_dtype: type of the products' factors, one of `COMPUTE_DTYPES`.
@@ -66,10 +66,11 @@ class FusedLayer(nn.Cell):
         self._made_of: list[nn.Cell] = []
 
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
-        """Set the type of products' factors, in this layer and in the layers inside it.
+        """Set the type of the factors in products, for this layer and all layers inside it.
 
-        Networks that contain the layers are compiled again at their next call. A function that was
-        compiled under `jit` before this call keeps the old compute type.
+        After the call, a network that contains the layer is compiled again when the network is
+        called. A function that was compiled under `jit` before this call keeps the old compute
+        type.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -96,7 +97,7 @@ class FusedLayer(nn.Cell):
         return self
 
     def _fuse(self) -> None:
-        """Make the fused forms for training and for evaluation."""
+        """Make the fused operators for training and for evaluation."""
         read_environment()  # a GPU that is set, but cannot be used, is an error
         if has_onednn():
             if not self._made_of:
@@ -113,18 +114,18 @@ class FusedLayer(nn.Cell):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layer to a program, and return its output.
+        """Add the layer to a program, and return the output's columns.
 
         Args:
             program: the program.
-            x: columns of the inputs, joined in the order that `joined` returns.
+            x: columns of all inputs, side by side, in the order that the method `joined` returns.
             training: whether the program is for training.
             output: columns to write. Default: a new value.
         """
         raise NotImplementedError
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return inputs in the order of their columns in the fused form."""
+        """Return `inputs` in the order of their columns in the fused operator."""
         return inputs
 
     def learned(self) -> Any:
@@ -136,14 +137,14 @@ class FusedLayer(nn.Cell):
         return ()
 
     def _run_fused(self, arguments: Any) -> Any:
-        """Return the output of the fused form for the inputs and parameters in `arguments`."""
+        """Run the fused operator on the inputs and parameters in `arguments`; return the output."""
         if self.training:
             return self.fused_training(*arguments)[0]
         return self.fused_evaluation(*arguments)[0]
 
     @property
     def is_fused(self) -> bool:
-        """True if the fused form is used; the graph compiler reads `is_fused` once per graph."""
+        """True if the fused form is used; a compiled graph keeps the value from its compilation."""
         if self.fused_training is None or not may_fuse(self.cells_in()):
             return False
         if self._is_changed():
@@ -179,7 +180,7 @@ class FusedLayer(nn.Cell):
         return next((name for name, each in self.cells_and_names() if each is cell), "")
 
     def fuses(self) -> list[FusedLayer]:
-        """Return the layers inside this layer that the fused form computes."""
+        """Return the layers inside this layer that this layer's operator computes."""
         return []
 
     def cells_in(self) -> list[nn.Cell]:
@@ -188,7 +189,7 @@ class FusedLayer(nn.Cell):
 
     @property
     def rounding(self) -> str:
-        """Rounding of factors: 'none', 'round' within float32, or 'cast' to bfloat16.
+        """Rounding of factors: 'none', 'round' (in float32) or 'cast' (to bfloat16).
 
         An exported network has float32 products, which every runtime can compute.
         """
@@ -197,7 +198,7 @@ class FusedLayer(nn.Cell):
         return "round" if get_context("device_target") == "CPU" else "cast"
 
     def factor(self, x: Tensor) -> Tensor:
-        """Return a factor of a product in `compute_dtype`; its gradient is float32."""
+        """Return `x` as a factor in `compute_dtype`; the gradient of `x` is float32."""
         if self.rounding == "none":
             return x
         return self.rounds(x) if self.rounding == "round" else ops.cast(x, ms.bfloat16)
@@ -209,7 +210,7 @@ class FusedLayer(nn.Cell):
         return self.rounds_gradient(y) if self.rounding == "round" else ops.cast(y, ms.float32)
 
     def through(self, linear: nn.Dense, x: Tensor) -> Tensor:
-        """Return the output of a linear layer of MindSpore, with its product in `compute_dtype`."""
+        """Return the output of MindSpore's layer `linear`, with its product in `compute_dtype`."""
         if self.rounding == "none":
             return linear(x)
         weight = ops.transpose(self.factor(linear.weight), (1, 0))
@@ -246,7 +247,7 @@ def cells_of_operators(network: nn.Cell) -> set[int]:
 
 
 def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
-    """Map the `id` of each parameter to the device of the operator that reads the parameter.
+    """Return the device of the operator that reads each parameter, by the parameter's `id`.
 
     Parameters of MindSpore's own layers are not in the result.
 
@@ -265,7 +266,7 @@ def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
 
 
 def _is_half(cell: nn.Cell) -> bool:
-    """Return whether `to_float` has changed the type in which a cell computes."""
+    """Return whether a cell computes in float16 or bfloat16 after a call of `to_float`."""
     flags = cell.get_flags()
     return bool(flags.get("fp16") or flags.get("bf16"))
 

@@ -21,7 +21,7 @@ def onednn_path() -> Path | None:
     """Return the path of the library to open; None if the environment variable is 'off'.
 
     Raises:
-        ImportError: the variable is not set, and MindSpore is not installed.
+        ImportError: the environment variable is not set, and MindSpore is not installed.
     """
     setting = os.environ.get(VARIABLE, "")
     if setting:

@@ -17,7 +17,7 @@ class LogisticLoss(nn.Cell):
     """Mean or sum of binary cross-entropies.
 
     Args:
-        is_mean: whether the result is the mean instead of the sum.
+        is_mean: True for the mean, False for the sum.
 
     Inputs:
         logits, labels: float32 Tensors of equal shape.

@@ -13,7 +13,7 @@ __all__ = ["RepeatedRows"]
 
 
 class RepeatedRows(nn.Cell):
-    """Repeat rows for each member, multiplied by the member's factors.
+    """Repeats all rows once per member, and multiplies each repetition by the member's factors.
 
     Inputs:
         x: float32 Tensor `[B, ...]` with `width` floats per row.
@@ -34,7 +34,7 @@ class RepeatedRows(nn.Cell):
         self.backward = native_operator("MsrMemberRowsGradient", 2, refusal_of(3))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RepeatedRows:
-        """Return another cell that repeats rows."""
+        """Return a new `RepeatedRows`, which has its own operators."""
         memo[id(self)] = copied = RepeatedRows()
         return copied
 

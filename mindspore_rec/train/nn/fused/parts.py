@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers as parts of a `FusedGraph`, in which a layer may read the outputs of other layers."""
+"""Wraps layers as parts of a `FusedGraph`, in which a layer may read other layers' outputs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class LinearPart(nn.Cell):
     """Linear layer that reads several joined inputs.
 
     Args:
-        layer: the layer; its own activation is always applied.
+        layer: the layer to compute, including the layer's own activation.
         widths: floats per row of each input.
-        activation: activation of the result. The layer, or a cell after the layer, applies the
-            activation. Default: 'none'.
+        activation: name of the activation, which the layer or a cell after the layer applies.
+            Default: 'none'.
     """
 
     def __init__(self, layer: nn.Dense, widths: tuple[int, ...], activation: str = "none") -> None:
@@ -39,7 +39,7 @@ class LinearPart(nn.Cell):
         return self.activate(y) if self.activates else y
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return inputs in the order of their columns in the fused form."""
+        """Return `inputs` in the order of their columns in the fused operator."""
         return inputs
 
     def learned(self) -> Any:
@@ -53,18 +53,18 @@ class LinearPart(nn.Cell):
         return ()
 
     def add_to(self, program: Program, x: Columns, training: bool, output: Columns) -> Columns:
-        """Add the layer to a program, and return its output."""
+        """Add the layer to a program, and return the output's columns."""
         weight = program.parameter()
         bias = program.parameter() if self.layer.has_bias else NO_PART
         return program.linear(x, self.out_features, weight, bias, self.activation, output=output)
 
 
 class JoinedPart(nn.Cell):
-    """Layer that joins several values into one input.
+    """Wraps a layer whose inputs are concatenated from several values.
 
     Args:
         layer: the layer.
-        widths: floats per row of the values of each input.
+        widths: for each input of the layer, the floats per row of the concatenated values.
     """
 
     def __init__(self, layer: FusedLayer, widths: tuple[tuple[int, ...], ...]) -> None:
@@ -74,7 +74,7 @@ class JoinedPart(nn.Cell):
         self.out_features = layer.out_features
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the values in the order of their columns in the fused form."""
+        """Return `inputs` in the order of their columns in the fused operator."""
         values = iter(inputs)
         arguments = tuple(tuple(next(values) for _ in each) for each in self.widths)
         return tuple(value for argument in self.layer.joined(arguments) for value in argument)
@@ -92,5 +92,5 @@ class JoinedPart(nn.Cell):
         self.layer.move(packed, moved)
 
     def add_to(self, program: Program, x: Columns, training: bool, output: Columns) -> Columns:
-        """Add the layer to a program, and return its output."""
+        """Add the layer to a program, and return the output's columns."""
         return self.layer.add_to(program, x, training, output)

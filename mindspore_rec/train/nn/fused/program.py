@@ -13,7 +13,7 @@ __all__ = ["NO_PART", "Columns", "Part", "Program"]
 
 
 class Columns(NamedTuple):
-    """Columns of a value, which is a matrix with one row per sample.
+    """Columns of a value; the value is a matrix with one row per sample.
 
     Attributes:
         value: index of the value.
@@ -53,10 +53,10 @@ class Program:
     """Program of layers, in the order of their computation.
 
     Parameters and further inputs are numbered in the order of their addition to the program. The
-    arguments of the finished cell are all inputs, then all parameters, then all further inputs.
-    Inputs, parameters and further inputs are each ordered by number.
+    arguments of the finished cell are the inputs, then the parameters, then the further inputs,
+    each group in the order of its numbers.
 
-    A program runs on the device that was set (`set_dense_device`) when the program was made.
+    A program runs on the device that `get_dense_device` returned when the program was made.
 
     Args:
         compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -86,12 +86,12 @@ class Program:
         self.moved: list[int] = []  # offsets of the new moving statistics in `packed`
 
     def input(self, columns: Columns) -> None:
-        """Read the next input, with `columns.width` floats per row, into columns of a value."""
+        """Add an input; the program copies its `columns.width` floats per row into `columns`."""
         self._native.add_input(columns)
         self._inputs += 1
 
     def inputs(self, *widths: int) -> Columns:
-        """Return the joined columns of input Tensors with `widths` floats per row."""
+        """Add an input for each width (floats per row), and return the inputs' joined columns."""
         joined = self.value(sum(widths))
         offset = 0
         for width in widths:
@@ -109,7 +109,7 @@ class Program:
         return Part(self._parameters - 1)
 
     def _extra(self) -> int:
-        """Add a further input, which has no gradient, and return the index of the input."""
+        """Add a further input, that is, an input without a gradient; return the input's index."""
         self._extras += 1
         return self._extras - 1
 
@@ -125,7 +125,7 @@ class Program:
         masks: int = 0,
         output: Columns | None = None,
     ) -> Columns:
-        """Add a linear layer with its activation and dropout, and return its output.
+        """Add a linear layer, its activation and its dropout; return the output's columns.
 
         Args:
             x: columns of the input.
@@ -144,11 +144,11 @@ class Program:
         return y if is_last else self._behind(y, activation, masks - inside, output)
 
     def _masks(self, count: int) -> tuple[int, int, int]:
-        """Add two further inputs for a dropout; return their indexes and the count of masks."""
+        """Add a dropout's two further inputs; return the inputs' indexes and the count of masks."""
         return (self._extra(), self._extra(), count) if count else _NO_MASKS
 
     def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:
-        """Add the steps after a layer (gelu, then dropout), and return the output."""
+        """Add the steps (GELU, then dropout) that follow a layer; return the output's columns."""
         if activation == "gelu":
             y = output if output is not None and not masks else self.value(x.width)
             self._native.add_gelu(x, y)
@@ -156,7 +156,7 @@ class Program:
         return self.dropout(x, masks, output) if masks else x
 
     def dropout(self, x: Columns, count: int, output: Columns | None = None) -> Columns:
-        """Add a dropout that uses masks, and return `output` or, if `output` is None, a new value.
+        """Add a dropout that uses masks; return `output`, or a new value if `output` is None.
 
         The dropout reads two further inputs: the masks, float32 `[count, x.width]`, and an index n,
         int32 `[1]`. Row i uses mask (n + 1 + i) % count.
@@ -166,16 +166,16 @@ class Program:
         return y
 
     def softmax(self, x: Columns, group: int) -> Columns:
-        """Add a softmax over each group of `group` columns, and return its output."""
+        """Add a softmax over each group of `group` columns; return the output's columns."""
         y = self.value(x.width)
         self._native.add_softmax(x, y, group)
         return y
 
     def sum_groups(self, x: Columns, width: int, output: Columns | None = None) -> Columns:
-        """Add a layer that sums groups of columns from left to right, and return its output.
+        """Add a layer that sums groups of columns from left to right; return the output's columns.
 
         Args:
-            x: adjacent columns of the groups.
+            x: columns of all groups, side by side.
             width: columns per group.
             output: columns to write. Default: a new value.
         """
@@ -191,7 +191,7 @@ class Program:
         keeps_first: bool,
         output: Columns | None = None,
     ) -> Columns:
-        """Add the dot products of all pairs of a row's vectors, and return their columns.
+        """Add the dot products of all pairs of a row's vectors; return the products' columns.
 
         Args:
             x: adjacent columns of the vectors.
@@ -210,12 +210,12 @@ class Program:
     def factorized_pairs(
         self, x: Columns, fields: int, sums: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the summed products of all pairs of fields, and return the sum's columns.
+        """Add the sum over elementwise products of all pairs of fields; return the sum's columns.
 
         Args:
             x: columns of the fields' vectors, side by side.
             fields: number of fields.
-            sums: whether the output is one number, the sum of the vector's elements, instead of the
+            sums: True to output one number, the sum of the vector's elements; False to output the
                 vector.
             output: columns to write. Default: a new value.
         """
@@ -224,10 +224,10 @@ class Program:
         return y
 
     def mixture(self, units: Columns, gates: Columns, experts: int, tasks: int) -> Columns:
-        """Add the weighted sums of the experts' units, one for each task, and return the output.
+        """Add a weighted sum of the experts' outputs for each task; return the sums' columns.
 
         Args:
-            units: adjacent columns of the experts' outputs.
+            units: columns of the experts' outputs, one expert after the other.
             gates: columns of the weights; each task has `experts` columns.
             experts: number of experts.
             tasks: number of tasks; the mixtures of the tasks are adjacent in the output.
@@ -237,7 +237,7 @@ class Program:
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply each group of columns by one column of `scales`; all groups are equally wide."""
+        """Add a layer that multiplies group i of the columns of `x` by column i of `scales`."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y
@@ -245,7 +245,7 @@ class Program:
     def scale_vectors(
         self, x: Columns, vectors: Part, width: int, output: Columns | None = None
     ) -> Columns:
-        """Multiply vector i by column i of `x` for each row, and return the output.
+        """Add a layer that multiplies number i of each row by vector i; return the output columns.
 
         Args:
             x: columns that contain the numbers.
@@ -260,7 +260,7 @@ class Program:
     def curves(
         self, x: Columns, knots: Part, bins: int, width: int, output: Columns | None = None
     ) -> Columns:
-        """Add a piecewise linear curve for each number, and return the columns of the result.
+        """Add a layer with a piecewise linear curve for each number; return the output's columns.
 
         Args:
             x: columns that contain the numbers.
@@ -281,13 +281,14 @@ class Program:
         width: int,
         output: Columns | None = None,
     ) -> Columns:
-        """Add relu(weight @ waves + bias) for each number, and return the output.
+        """Add a layer for relu(weight @ waves + bias) of each number; return the output's columns.
 
-        The waves of a number are its sines and cosines at all frequencies.
+        Here, `waves` are the sines and cosines of a number at all frequencies.
 
         Args:
             x: columns that contain the numbers.
-            parameters: frequencies `[x.width, count]`, weight `[dim, 2 * count]`, bias `[dim]`.
+            parameters: three Parts: frequencies `[x.width, count]`, weight `[dim, 2 * count]` and
+                bias `[dim]`.
             count: number of frequencies of a number.
             width: width of the output, x.width * dim.
             output: columns to write. Default: a new value.
@@ -300,7 +301,7 @@ class Program:
     def cross_combine(
         self, first: Columns, mapped: Columns, x: Columns, output: Columns | None = None
     ) -> Columns:
-        """Add the elementwise layer first * mapped + x, and return the columns of its output."""
+        """Add an elementwise layer for `first * mapped + x`; return the output's columns."""
         y = self.value(x.width) if output is None else output
         self._native.add_cross_combine(first, mapped, x, y)
         return y
@@ -308,7 +309,7 @@ class Program:
     def cross_vectors(
         self, x: Columns, layers: int, weight: Part, bias: Part, output: Columns | None = None
     ) -> Columns:
-        """Add a cross network with one weight vector per layer, and return its output.
+        """Add a cross network with one weight vector per layer; return the output's columns.
 
         Args:
             x: columns of the input.
@@ -333,7 +334,7 @@ class Program:
         masks: int = 0,
         output: Columns | None = None,
     ) -> Columns:
-        """Add a batch normalization with its activation and dropout, and return its output.
+        """Add a batch normalization, its activation and its dropout; return the output's columns.
 
         The normalization reads two parameters, gamma and beta, and two further inputs, the moving
         mean and variance, all float32 `[x.width]`. In training, no other layer may read `x`. The
@@ -341,11 +342,11 @@ class Program:
         The offset of the new moving mean in `packed` is appended to `moved`.
 
         Args:
-            x: columns of the input, which must be all columns of a value.
+            x: columns of the input; `x` must contain all columns of a value.
             activation: 'none' or one of `ACTIVATIONS`.
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.
-            training: True to normalize by the batch, False to normalize by the moving statistics.
+            training: True to normalize by the batch's moments, False to use the moving statistics.
             masks: number of dropout masks. Default: 0, which means no dropout.
             output: columns to write. Default: a new value.
         """
@@ -362,7 +363,7 @@ class Program:
         return y if is_last else self._behind(y, activation, masks - inside, output)
 
     def cell(self, outputs: list[Columns], training: bool) -> ProgramCell:
-        """Finish the program, and return the cell that runs it.
+        """Finish the program, and return a cell that runs the program.
 
         Args:
             outputs: columns of the outputs.
@@ -377,7 +378,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and masks that a layer applies, and True if no other step is needed."""
+    """Return the activation and masks that the layer applies, and whether no step must follow."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

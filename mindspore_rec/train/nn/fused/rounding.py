@@ -33,7 +33,7 @@ class Rounding(nn.Cell):
 
 
 class GradientRounding(nn.Cell):
-    """Return x unchanged; round its gradient to bfloat16."""
+    """Return x unchanged; round the gradient of x to bfloat16."""
 
     def construct(self, x: Tensor) -> Tensor:
         """Return x."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contents of lists, dicts, sets, arrays and objects, to be compared and restored after a trace."""
+"""Compares and restores the contents of lists, dicts, sets, arrays and objects after a trace."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_of_library(module: str) -> bool:
 
 
 def is_object(value: Any) -> bool:
-    """Return whether a value is an object of a user's class that has attributes.
+    """Return whether a value has attributes and is of a class from the user's code.
 
     Example:
         >>> is_object(nn.ReLU()), is_object([1])
@@ -56,11 +56,11 @@ class Contents(NamedTuple):
     kind: str
 
     def are_changed(self) -> bool:
-        """Return whether the contents of the container have changed."""
+        """Return whether the container has changed since the start of the trace."""
         return _identities(self.container) != _identities(self.before)
 
     def restore(self) -> None:
-        """Restore the contents of the container."""
+        """Restore the contents that the container had before the trace."""
         if not self.are_changed():
             return
         if isinstance(self.container, np.ndarray):
@@ -75,7 +75,7 @@ class Contents(NamedTuple):
 
 
 def contents_of(value: Any, depth: int = _DEPTH) -> Iterator[Contents]:
-    """Yield the contents of a value, and of the values inside it, up to a depth of 4.
+    """Yield the `Contents` of a value and of all values inside the value, up to a depth of 4.
 
     Arrays of more than 64 KiB and values inside a container of more than 100 entries are skipped.
 

@@ -20,7 +20,7 @@ _FUNCTIONS = {
 
 
 def is_layer(cell: nn.Cell) -> bool:
-    """Return whether a cell can be a step of an operator by itself.
+    """Return whether the fused operator can compute the cell as one layer.
 
     Example:
         >>> is_layer(nn.Dense(2, 1)), is_layer(nn.ReLU())
@@ -44,7 +44,7 @@ def is_dense(cell: nn.Cell) -> bool:
 
 
 def activation_of(target: Any) -> str | None:
-    """Return the name of an activation in programs; None for other cells and functions.
+    """Return the name that programs use for an activation; None for other cells and functions.
 
     Args:
         target: a cell, or the name of a function, such as 'ops.relu'.

@@ -57,18 +57,20 @@ class Node:
 
 @dataclass
 class Plan:
-    """Steps before an operator, the layers in the operator, and the steps after the operator.
+    """Plan of a forward pass: steps before an operator, layers in the operator, steps after it.
 
     Attributes:
         before: steps before the operator.
-        nodes: layers of the operator.
-        inputs: maps the index of each value that the operator reads to the value's width, in order.
+        nodes: layers that the operator computes.
+        inputs: maps, in order, the index of each value that the operator reads to the value's
+            width.
         outputs: indexes of the values that the operator returns.
-        behind: steps after the operator, in order, including joins of the operator's outputs that
-            these steps read.
+        behind: steps after the operator, in order. If a step reads a concatenation of the
+            operator's outputs, `behind` includes the concatenation.
         shapes: maps the index of each output whose rows are not vectors to the shape of a row.
         matrices: indexes of the inputs that must be matrices.
-        apart: all steps that follow `before`, in order; they run if the operator is not used.
+        apart: all steps after `before`, in order; these steps run in place of the operator if the
+            operator is not used.
         has_state: whether a step in `apart` may change a state or draw random numbers.
     """
 
@@ -84,7 +86,7 @@ class Plan:
 
 
 def plan(trace: Trace) -> Plan:
-    """Return the plan of a forward pass.
+    """Choose the steps that one operator computes, and return the plan.
 
     Raises:
         TraceError: none of the steps fits an operator, or the width of a value is unknown.
@@ -92,8 +94,8 @@ def plan(trace: Trace) -> Plan:
     try:
         return _Planner(trace, {step.value for step in trace.steps}).plan()
     except NothingToFuseError:
-        # Layers whose values no step reads are left out, so that more layers may fit into the
-        # operator.
+        # Plan again without the layers whose values no step reads. Without these layers, more
+        # layers may fit into the operator.
         return _Planner(trace, _read_values(trace)).plan()
 
 
@@ -140,7 +142,7 @@ class _Planner:
             self._demand(step)
         for step in self.trace.steps:
             stage = max((self.stages[each] for each in step.reads), default=_BEFORE)
-            # Steps that change a state or draw random numbers stay in the order of the trace.
+            # Steps that change a state or draw random numbers keep their order in the trace.
             key = _state_of(step)
             earlier = _BEFORE if key is None else latest.get(key, _BEFORE)
             if max(stage, earlier) != _BEHIND and self._takes(step, stage):
@@ -162,7 +164,7 @@ class _Planner:
     # ---- what is known of values
 
     def _demand(self, step: Step) -> None:
-        """Record the widths of the values that a layer reads."""
+        """Record the widths that a layer requires of its inputs."""
         if step.kind != "cell" or not isinstance(step.target, FusedLayer):
             return
         widths = step.target.in_features
@@ -172,7 +174,7 @@ class _Planner:
                     self.widths.setdefault(number, width)
 
     def _note_shape(self, step: Step) -> None:
-        """Record the shape of the result of a step before the operator, if the shape is known."""
+        """For a step before the operator, record the shape of the result if the shape is known."""
         width = _last_width(step)
         if width:
             self.widths[step.value] = width
@@ -180,12 +182,12 @@ class _Planner:
             self.are_vectors.add(step.value)
 
     def _parts(self, argument: Any) -> list[int] | None:
-        """Return the values that are joined in an argument; None if the argument is not a value."""
+        """Return the indexes of the values that form an argument, or None for other arguments."""
         numbers = _only(argument)
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 
     def _is_matrix(self, number: int) -> bool:
-        """Return whether a value is known to be a matrix, or is an input of the network."""
+        """Return whether a value is an input of the network, or is known to be a matrix."""
         return number in self.are_vectors or number < self.trace.inputs
 
     def _note_matrices(self, numbers: Sequence[int]) -> None:
@@ -194,7 +196,7 @@ class _Planner:
                 self.matrices.append(number)
 
     def _fits(self, parts: list[int], width: int) -> bool:
-        """Return whether the widths of joined values can have the sum `width`.
+        """Return whether the widths of joined values can add up to `width`.
 
         If exactly one width is unknown, the function records this width.
         """
@@ -262,7 +264,7 @@ class _Planner:
         return True
 
     def _stands_beside(self, layer: nn.Cell | None, arguments: list[list[int]]) -> bool:
-        """Return whether values can be adjacent in memory; a value cannot be stored twice."""
+        """Return whether a layer's input values can be adjacent; a value cannot be stored twice."""
         if isinstance(layer, FusedLayer):
             arguments = list(layer.joined(tuple(arguments)))
         places = [number for argument in arguments for number in argument]
@@ -338,7 +340,7 @@ class _Planner:
         return True
 
     def _takes_reshape(self, step: Step) -> bool:
-        """Add a reshape of rows to vectors if possible; in the operator, every row is a vector."""
+        """Return True if the step only reshapes rows to vectors, which the operator may omit."""
         numbers = _only(step.args[0])
         if not numbers or _last_width(step) not in (0, self._width_of(numbers[0])):
             return False
@@ -355,7 +357,7 @@ class _Planner:
     # ---- what goes in and comes out
 
     def _add_borders(self, made: Plan, behind: list[Step]) -> None:
-        """Add the operator's inputs, its outputs and the steps after the operator to a plan."""
+        """Add the operator's inputs and outputs, and the steps after the operator, to a plan."""
         for node in made.nodes:
             for number in node.reads:
                 if self.stages[number] == _BEFORE:
@@ -390,7 +392,7 @@ class _Planner:
 
 
 def _state_of(step: Step) -> Any:
-    """Return a key for the state that a step changes or reads; None if the step has no state."""
+    """Return an identifier of the state that a step uses, or None if the step uses no state."""
     if step.kind == "cell":
         if not is_of_library(type(step.target).__module__):
             return "a cell of the user"
@@ -411,7 +413,7 @@ def _may_keep_state(step: Step) -> bool:
 
 
 def _only(argument: Any) -> tuple[int, ...]:
-    """Return the index of a value as a tuple; an empty tuple if the argument is not a value."""
+    """Return `(index,)` if the argument is a value of the trace, otherwise `()`."""
     return (argument.number,) if type(argument) is StandIn else ()
 
 
@@ -422,7 +424,7 @@ def _is_flat(step: Step) -> bool:
 
 
 def _last_width(step: Step) -> int:
-    """Return the width of a step's result `[B, width]`; 0 if it is unknown.
+    """Return the width of a step's result `[B, width]`; 0 if the width is unknown.
 
     The width is known for `x.reshape((-1, width))`, and for a user's cell with an attribute
     `out_features`.

@@ -51,12 +51,12 @@ class Signature:
         inputs: number of arguments if `construct` has the parameter `*inputs`, otherwise None.
 
     Attributes:
-        names: source text of each argument inside the method.
+        names: text that stands for each argument in the method's body.
         required: number of arguments without a default.
-        text: source text of the arguments in the method's definition.
+        text: source text of the parameter list in the method's definition.
 
     Raises:
-        TraceError: the trace cannot call `construct` with its arguments.
+        TraceError: the trace does not support the arguments of `construct`.
     """
 
     def __init__(self, cell: nn.Cell, inputs: int | None) -> None:
@@ -89,10 +89,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition that is true if the first `count` arguments are Tensors.
-
-        The arguments after the first `count` must be None.
-        """
+        """Return a Python condition: the first `count` arguments are Tensors, the rest None."""
         if self.is_full:
             return self.is_full
         missing = [f"{name} is None" for name in self.names[count:]]
@@ -109,20 +106,20 @@ class Signature:
 
 
 def _are_tensors(names: Sequence[str]) -> str:
-    """Return a Python condition, true if all arguments are Tensors; '' without arguments."""
+    """Return a Python condition: all arguments are Tensors. Without arguments, return ''."""
     return " and ".join(f"isinstance({name}, mindspore.Tensor)" for name in names)
 
 
 def forward_lines(
     cells: Mapping[int, str], signature: Signature, made: Plan, graph: str, results: Any
 ) -> list[str]:
-    """Return the lines of a forward pass, without their indentation.
+    """Return the source lines of a forward pass, without indentation.
 
     Args:
         cells: maps the `id` of each cell and primitive to its path, such as 'self.deep'.
         signature: arguments of the `construct`.
         made: the plan of the forward pass.
-        graph: path of the operator.
+        graph: path of the operator as Python text.
         results: index of the returned value, or a tuple of indexes.
 
     Raises:
@@ -161,9 +158,9 @@ def construct_of(signature: Signature, blocks: Sequence[tuple[str, Sequence[str]
     """Return the function `construct`.
 
     Args:
-        signature: its arguments.
-        blocks: pairs of a condition and its lines, which end with a return. If no condition is
-            true, the network runs layer by layer.
+        signature: arguments of `construct`.
+        blocks: pairs (condition, source lines to run if the condition is true). The lines end with
+            a return. If no condition is true, the network runs layer by layer.
     """
     text = _HEADER.format(arguments=signature.text, is_used=IS_USED, by_layers=signature.by_layers)
     for condition, lines in blocks:
@@ -199,7 +196,7 @@ def _text(step: Step, texts: Mapping[int, str], cells: Mapping[int, str]) -> str
 
 
 def _value(value: Any, texts: Mapping[int, str]) -> str:
-    """Return a value as Python text."""
+    """Return the Python source text of a value."""
     if type(value) is StandIn:
         return texts[value.number]
     if value is None or value is ... or type(value) in (bool, int, str):

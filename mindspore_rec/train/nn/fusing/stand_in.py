@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for Tensors, which record the operations of a `construct`."""
+"""Stand-ins for Tensors: objects that record each operation of a network's `construct`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _thread = threading.local()
 
 
 def problems() -> list[str]:
-    """Return this thread's list of trace error messages, to which the caller may append.
+    """Return this thread's list of trace error messages; the caller may append messages.
 
-    A `construct` may catch an error. Therefore the trace reads the messages after `construct` has
+    Because a `construct` may catch an error, the trace reads the messages after `construct` has
     ended.
     """
     if not hasattr(_thread, "problems"):
@@ -47,14 +47,14 @@ class TraceError(Exception):
 
 
 class NothingToFuseError(TraceError):
-    """Raised if an operator would have nothing to compute."""
+    """Raised if a network has no step that an operator could compute."""
 
 
 class Recorder(Protocol):
-    """Object that records the uses of stand-ins."""
+    """Protocol of objects that record the operations on stand-ins."""
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> StandIn:
-        """Record a step, and return the stand-in for its result."""
+        """Record a step, and return the stand-in for the step's result."""
 
     def replace(self, number: int) -> None:
         """Record that a value may have been changed in place."""
@@ -64,7 +64,7 @@ class StandIn:
     """Stand-in for a Tensor of unknown shape, type and values.
 
     Args:
-        recorder: the object that records each use.
+        recorder: the object that records each operation on the stand-in.
         number: index of the value.
     """
 

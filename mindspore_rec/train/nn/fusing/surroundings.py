@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watches the global names, attributes and functions that a `construct` uses.
 
-The operator for a network is made only once. Therefore a trace records each number that `construct`
-reads, and later calls check that these numbers are unchanged. If the network calls a function whose
-result may change from step to step, the trace ends with an error.
+The operator for a network is made only once, so a trace records each number that `construct` reads,
+and later calls check that these numbers are unchanged. If the network calls a function whose result
+may change from step to step, the trace ends with an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DEPTH = 3
 class GlobalName:
     """Value that a global name had at the time of a trace.
 
-    `copy` returns the object itself, because a copied network uses the same modules as the original
+    A deep copy is the same object, because a copied network uses the same modules as the original
     network.
     """
 
@@ -53,7 +53,7 @@ class GlobalName:
         return constant_of(self._names.get(self.name)) != self._before
 
     def restore(self) -> None:
-        """Set the global name to its value at the time of the trace."""
+        """Restore the value that the global name had at the time of the trace."""
         self._names[self.name] = self._value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GlobalName:
@@ -61,7 +61,7 @@ class GlobalName:
 
 
 class _Same:
-    """Wrapper of a function or another object; two wrappers of the same object are equal."""
+    """Wrapper of a function or other object; `==` compares the wrapped objects by identity."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -76,11 +76,11 @@ class _Same:
 
 
 def constant_of(value: Any, depth: int = _DEPTH) -> Any:
-    """Return the numbers and texts in a value, for later comparisons.
+    """Return the numbers and strings inside a value, in a form that can be compared later.
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
-    cells or Tensors. Functions and primitives are compared by identity. For the value None, the
-    result is `...`. For a value that cannot be compared, the result is None. Values nested deeper
+    cells or Tensors. Functions and primitives are compared by identity. The result for the value
+    None is `Ellipsis`; the result for a value that cannot be compared is None. Values nested deeper
     than 3 levels are not compared. For a container with more than 100 entries, only the length is
     compared.
 
@@ -109,7 +109,7 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
 
 
 def constants_of_class(kind: type) -> dict[str, Any]:
-    """Return the numbers and texts in the attributes of a class.
+    """Return a dict from the names of a class's attributes to the numbers and strings in them.
 
     Example:
         >>> constants_of_class(type("Net", (), {"scale": 2.0}))
@@ -123,17 +123,16 @@ def constants_of_class(kind: type) -> dict[str, Any]:
 
 
 class Surroundings:
-    """Global names that traced functions read, and calls that end the trace.
+    """Records the global names that traced functions read, and calls that make the trace invalid.
 
     Args:
-        functions: a replacement for each function of MindSpore, by the function's `id`. The
-            replacement records calls.
+        functions: maps the `id` of each function of MindSpore to a replacement that records calls.
 
     Attributes:
         names: each global name whose value is a number, a text, a container or an object.
         contents: contents of the containers and objects in `names` before the network reads them.
-        words: the names of globals, the names of attributes and the string constants in the
-            functions that the network calls.
+        words: all global names, attribute names and string constants that occur in the functions
+            called by the network.
         problem: reason why the trace is not valid for later steps, or ''.
     """
 
@@ -148,7 +147,7 @@ class Surroundings:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch the functions that this thread calls."""
+        """Note the functions that this thread calls in the `with` block."""
         before, collects = sys.getprofile(), gc.isenabled()
         gc.disable()  # hooks of the garbage collector are no part of the network
         sys.setprofile(self._note)
@@ -163,7 +162,7 @@ class Surroundings:
             self._replaced.clear()
 
     def replace(self, names: dict[str, Any], wanted: Iterator[str]) -> None:
-        """Replace functions of MindSpore in a namespace by functions that record their calls."""
+        """Replace MindSpore's functions under the `wanted` names by functions that record calls."""
         for name in wanted:
             value = names.get(name)
             noted = self._functions.get(id(value)) if callable(value) else None
@@ -215,7 +214,7 @@ def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
 
 
 def _is_of_user(value: Any) -> bool:
-    """Return whether a value is a module of the user."""
+    """Return whether a value is a module of the user's code."""
     if not isinstance(value, ModuleType) or is_of_library(value.__name__):
         return False
     module = value.__name__.partition(".")[0]
@@ -223,7 +222,7 @@ def _is_of_user(value: Any) -> bool:
 
 
 def _is_watched(value: Any) -> bool:
-    """Return whether the value of a global name may be a setting or a state."""
+    """Return whether a global name's value may be a setting or a changing state."""
     if type(value) in _NUMBERS or isinstance(value, (*_CONTAINERS, deque, np.ndarray)):
         return True
     module = type(value).__module__.partition(".")[0]
@@ -232,7 +231,7 @@ def _is_watched(value: Any) -> bool:
 
 
 def _may_differ(function: Any) -> bool:
-    """Return whether a C function may act differently when it is called again."""
+    """Return whether a C function may give a different result in a later call."""
     owner = getattr(function, "__self__", None)
     module = getattr(function, "__module__", None) or type(owner).__module__
     if module == "builtins":

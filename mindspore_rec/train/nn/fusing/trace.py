@@ -3,8 +3,8 @@
 
 MindSpore's graph compiler is not used: `construct` runs as Python. A layer with a fused form, or a
 cell that cannot be traced, is a single step. If a user's cell contains layers with a fused form or
-returns several results, the calls inside the cell are separate steps. Any other cell is a single
-step.
+returns several results, the calls inside the cell are separate steps. A user's cell without such
+layers and with one result is a single step.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Step:
         target: the cell, the primitive, the operator, or the name of the function or method, such
             as 'ops.concat'.
         args: arguments by position, with a `StandIn` for each value.
-        kwargs: arguments by name.
+        kwargs: keyword arguments, a dict.
         value: index of the value that the step returns.
     """
 
@@ -83,12 +83,13 @@ class Trace:
     """Steps of a forward pass.
 
     Attributes:
-        inputs: number of arguments of `construct`. The first values of the trace are the arguments.
+        inputs: number of arguments of `construct`. The arguments are the values with the indexes 0
+            to `inputs - 1`.
         steps: the steps in order.
         result: index of the returned value, or a tuple of indexes.
         entered: the cells whose `construct` is a part of the trace.
         names: global names that `construct` reads.
-        words: names and texts in the functions that `construct` calls.
+        words: names and strings that occur in the functions called by `construct`.
     """
 
     inputs: int
@@ -113,7 +114,7 @@ def values_in(thing: Any) -> tuple[int, ...]:
 
 
 def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trace:
-    """Return the forward pass of a network.
+    """Trace a network: return the steps of the network's forward pass.
 
     Tracing does not change the network or its modes.
 
@@ -193,13 +194,13 @@ class _Tracer:
         )
 
     def stand_in(self, number: int) -> StandIn:
-        """Return the stand-in for a value."""
+        """Return a new stand-in for the value with index `number`."""
         made = StandIn(self, number)
         self._made.append(weakref.ref(made))
         return made
 
     def is_kept(self) -> bool:
-        """Return whether an object outside the trace keeps a stand-in."""
+        """Return whether an object outside the trace refers to a stand-in."""
         if any(each() is not None for each in self._made):
             gc.collect()
         return any(each() is not None for each in self._made)
@@ -213,7 +214,7 @@ class _Tracer:
             raise TraceError("it reads a Tensor after += or the like, which may have changed it")
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Add a step, and return the stand-in for its result."""
+        """Add a step to the trace, and return the stand-in for the step's result."""
         step = Step(kind, target, self._copied(tuple(args)), self._copied(kwargs), self._next)
         self._check_alive(step.reads)
         self._next += 1
@@ -221,7 +222,7 @@ class _Tracer:
         return self.stand_in(step.value)
 
     def _copied(self, thing: Any) -> Any:
-        """Return a copy of arguments with new stand-ins, which a step stores."""
+        """Return a copy of a step's arguments in which each stand-in is a new object."""
         if _is_stand_in(thing):
             return StandIn(self, thing.number)
         if type(thing) is dict:
@@ -233,7 +234,7 @@ class _Tracer:
         return thing
 
     def call(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record a cell's call, as the cell's inner steps or as one step, and return the result."""
+        """Record a cell's call, as one step or as the cell's inner steps; return the result."""
         if id(cell) not in self._known:
             raise TraceError(f"it calls a {type(cell).__name__} that is no child of a cell")
         if is_layer(cell) and not all(map(_is_stand_in, (*args, *kwargs.values()))):
@@ -249,8 +250,8 @@ class _Tracer:
                 del problems()[errors:]
                 has_steps = False
             else:
-                # Keep the steps inside the cell if the cell contains layers or returns several
-                # results.
+                # If the cell contains layers or returns several results, keep the steps inside the
+                # cell; otherwise record the cell as one step.
                 has_steps = isinstance(returned, tuple) or _has_layers(cell)
             if has_steps:
                 return returned
@@ -258,7 +259,7 @@ class _Tracer:
         return self.record("cell", cell, args, kwargs)
 
     def enter(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of a cell's `construct`."""
+        """Trace the steps inside a cell, and return the result of the cell's `construct`."""
         if not _is_plain(cell):
             raise TraceError("its construct is compiled, or it has a bprop or a __call__")
         self.trace.entered.append(cell)
@@ -272,7 +273,7 @@ class _Tracer:
         return returned
 
     def finish(self, returned: Any) -> Trace:
-        """Finish and return the trace of a network whose result is `returned`."""
+        """Finish the trace of a network whose result is `returned`; return the trace."""
         if self.surroundings.problem:
             raise TraceError(self.surroundings.problem)
         if problems():
@@ -293,7 +294,7 @@ def _is_stand_in(thing: Any) -> bool:
 
 
 def may_enter(cell: nn.Cell) -> bool:
-    """Return whether a cell can be traced: a user's cell, or an `nn.SequentialCell`.
+    """Return whether a cell can be traced: a cell of a user's class, or an `nn.SequentialCell`.
 
     Example:
         >>> may_enter(nn.SequentialCell()), may_enter(nn.Dense(2, 1))
@@ -304,7 +305,7 @@ def may_enter(cell: nn.Cell) -> bool:
 
 
 def _is_plain(cell: nn.Cell) -> bool:
-    """Return whether a call of a cell only runs its `construct`, a Python function."""
+    """Return whether calling a cell does nothing but run the cell's Python `construct`."""
     kind = type(cell)
     construct = inspect.getattr_static(kind, BY_LAYERS, inspect.getattr_static(kind, "construct"))
     is_plain = isinstance(construct, FunctionType) and not hasattr(construct, "__wrapped__")
@@ -316,7 +317,7 @@ def _has_layers(cell: nn.Cell) -> bool:
 
 
 def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
-    """Restore the attributes of a cell; return the name of a changed attribute, or ''."""
+    """Restore a cell's attributes; return the name of an attribute that had changed, or ''."""
     now = vars(cell)
     changed = ""
     for name in [*now]:
@@ -331,7 +332,7 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
 
 
 def classes_of(cells: Iterable[nn.Cell]) -> list[type]:
-    """Return the user's classes of cells, with their bases.
+    """Return the classes of cells and their base classes, if defined in the user's code.
 
     Example:
         >>> classes_of([nn.ReLU(), nn.SequentialCell()])
@@ -348,7 +349,7 @@ def classes_of(cells: Iterable[nn.Cell]) -> list[type]:
 
 
 def _give_back_to_class(kind: type, before: dict[str, Any]) -> str:
-    """Restore the attributes of a class; return the name of a changed attribute, or ''."""
+    """Restore a class's attributes; return the name of an attribute that had changed, or ''."""
     changed = ""
     for name, value in [*vars(kind).items()]:
         if name.startswith("__") or before.get(name, kind) is value:
@@ -367,7 +368,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return True if the user added an attribute whose name MindSpore does not use.
+    """Return whether an attribute's name comes from the user's code and not from MindSpore.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")
@@ -398,7 +399,7 @@ def _first_line(error: Exception) -> str:
 
 @cache
 def _functions() -> list[tuple[ModuleType, str, Callable[..., Any], str]]:
-    """Return module, name and source text of each MindSpore function that a network may call."""
+    """Return (module, name, function, source text) for each MindSpore function for networks."""
     functions = []
     for text, module in _MODULES.items():
         for name, function in vars(module).items():
@@ -409,7 +410,7 @@ def _functions() -> list[tuple[ModuleType, str, Callable[..., Any], str]]:
 
 @cache
 def _primitives() -> list[tuple[type, Callable[..., Any]]]:
-    """Return each callable primitive class of `mindspore.ops`, with its `__call__`."""
+    """Return (class, `__call__`) for each primitive of `mindspore.ops` that defines `__call__`."""
     return [
         (kind, vars(kind)["__call__"])
         for kind in {id(each): each for each in vars(ops).values()}.values()
@@ -468,8 +469,8 @@ def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
     An operator without a traced input would run once, during the trace, and not in later steps.
 
     Raises:
-        TraceError: the operator reads no traced value, so the operator may change a Parameter, draw
-            random numbers or make a constant.
+        TraceError: the operator reads no traced value. Such an operator may change a Parameter,
+            draw random numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")

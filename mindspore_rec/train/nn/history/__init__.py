@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators over histories, which are stored as concatenated lists of values, with offsets."""
+"""Operators over histories; a batch of histories is one array of values, with offsets."""

@@ -12,7 +12,7 @@ __all__ = ["AppendRows"]
 
 
 class AppendRows(nn.Cell):
-    """Append to each list one row of another matrix.
+    """Append one row of the matrix `rows` to each list.
 
     Inputs:
         - **rows** (Tensor): float32 `[B, dim]`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that run the native core's operators over histories, each with its gradient.
+"""Cells that run native operators over histories; each cell has its own gradient.
 
 The operators are in `csrc/ops/history_ops.cc`. The first input of an operator is a constant that
 contains the operator's settings as numbers. If an operator does not use an input, the input is a
@@ -43,23 +43,22 @@ FLOAT32_ONLY = "layers over histories read float32: use amp_level of RecModel, n
 
 
 class HistoryOperator(nn.Cell):
-    """Base class of cells with operators; copies of a cell share its constants and operators."""
+    """Base class of cells with operators; copies share a cell's constants and operators."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HistoryOperator:
-        """Return another cell with the same operators."""
+        """Return a new cell that shares this cell's operators."""
         memo[id(self)] = copied = copy.copy(self)
         return copied
 
 
 class HistoryLayer(nn.Cell):
-    """Base class of layers that run the operators; all operators read float32 only.
+    """Base class of layers that run operators of this module; these operators read only float32.
 
-    The graph compiler reads the source text of properties of a cell's own class, but calls
-    properties of a base class. Therefore properties that the compiler cannot read are defined in a
-    base class.
+    The graph compiler compiles properties of a cell's own class, but calls properties of a base
+    class in Python. This base class contains the properties that the compiler cannot compile.
     """
 
     @property
@@ -100,13 +99,13 @@ class Attention(HistoryOperator):
         self.backward = native_operator("MsrHistoryAttentionGradient", 3, refusal_of(8))
 
     def construct(self, qkv: Tensor, offsets: Tensor) -> Tensor:
-        """Return the weighted sums of values."""
+        """Return the attention-weighted sums of the values."""
         return self.forward(
             self.form, self.scales, qkv, offsets, self.no_times, self.no_bias, self.no_bias
         )
 
     def bprop(self, qkv: Tensor, offsets: Tensor, out: Any, dout: Any) -> tuple[Tensor, Tensor]:
-        """Return the gradients of qkv and offsets."""
+        """Return the gradients of `qkv` and `offsets`."""
         gradients = self.backward(
             self.form, self.scales, qkv, offsets, self.no_times, self.no_bias, self.no_bias, dout
         )
@@ -114,12 +113,12 @@ class Attention(HistoryOperator):
 
 
 class GatedAttention(HistoryOperator):
-    """The inner part of an HSTU block; see `csrc/sequence/hstu.h`.
+    """The part of an HSTU block between the two linear layers; see `csrc/sequence/hstu.h`.
 
     Args:
         heads: number of heads.
         weight_scale: factor by which SiLU(score) is multiplied.
-        by_time: whether a bias that depends on time differences is added to scores.
+        by_time: whether to add a bias that depends on time differences to the scores.
 
     Inputs:
         - **projected** (Tensor): float32 `[N, 4 * width]`: queries, keys, values, gates.
@@ -209,7 +208,7 @@ class AddPlaces(HistoryOperator):
         self.backward = native_operator("MsrAddPlacesGradient", 1, refusal_of(5))
 
     def construct(self, values: Tensor, offsets: Tensor, times: Tensor, table: Tensor) -> Tensor:
-        """Return the sums of values and rows."""
+        """Return each row of `values` plus the row of `table` for its position or time."""
         return self.forward(self.form, values, offsets, times, table)
 
     def bprop(
@@ -221,11 +220,10 @@ class AddPlaces(HistoryOperator):
 
 
 class Residual(HistoryOperator):
-    """Adds two matrices of the same shape, and passes the gradient of the sum to both.
+    """Adds two matrices of the same shape, and passes the gradient of the sum to both matrices.
 
-    MindSpore's own addition accepts inputs of different shapes. Therefore, if the number of rows is
-    not known before the step, the gradient of MindSpore's addition also sums over the rows for each
-    input.
+    MindSpore's own addition accepts inputs of different shapes, so its gradient also sums over the
+    rows for each input if the number of rows is not known before the step.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
@@ -295,12 +293,12 @@ class RowNorm(nn.Cell):
 
 
 def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
-    """Check the inputs of a cell over histories; the graph compiler calls this once per graph.
+    """Check the inputs of a cell over histories; a graph runs this check once, when compiled.
 
     Args:
         values: the values of all lists.
         offsets: the offsets of the lists.
-        dim: legal width of a value.
+        dim: required width of `values`.
 
     Raises:
         ValueError: the shape of `values` is not `[N, dim]`, or the shape of `offsets` is not `[B +

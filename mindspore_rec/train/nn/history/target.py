@@ -52,7 +52,7 @@ class TargetOperator(HistoryOperator):
         of_batch: whether Dice normalizes by the moments of the batch.
         softmax: whether the weights are the softmax of the perceptron's outputs.
         rounds: whether the factors of products are rounded to bfloat16.
-        numbers: epsilon and momentum of Dice.
+        numbers: the pair (epsilon, momentum) of Dice.
 
     Inputs:
         - **candidate** (Tensor): float32 `[B, dim]`.
@@ -108,7 +108,7 @@ class TargetOperator(HistoryOperator):
 
 
 def target_operator(layers: int, *settings: Any) -> TargetOperator:
-    """Return a cell that runs the operator; `settings` are further arguments of `TargetOperator`.
+    """Return a `TargetOperator`; `settings` are the constructor's arguments after `layers`.
 
     Example:
         >>> target_operator(2, True, True, False, False, (1e-8, 0.9)).layers
