@@ -49,7 +49,7 @@ def test_throughput_of_the_models() -> None:
 
 def test_steps_of_the_models_by_bare_products_and_tables() -> None:
     text = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
-    words = "stored run](results/model_step.json) with `--rounds 8`, the ratios are "
+    words = "(results/model_step.json) with `--rounds 8`, "
     sentence = " ".join(text.split()).partition(words)[2].partition("). ")[0]
     ratios = [
         round(sizes["4096"]["float32"]["by_bare"] + 1e-9, 2)
