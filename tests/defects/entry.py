@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -31,7 +32,8 @@ class Edit:
 
     Args:
         file: path in the repository.
-        search: text that occurs exactly once in it.
+        search: text that occurs exactly once in the file. Lines of comments do not count, neither
+            in `search` nor in the file.
         replace: text that takes its place.
     """
 
@@ -47,10 +49,18 @@ class Edit:
                 defect must be written for what it is now.
         """
         text = (root / self.file).read_text(encoding="utf-8")
-        count = text.count(self.search)
-        if count != 1:
-            raise ValueError(f"{self.file} has the text to replace {count} times:\n{self.search}")
-        return text.replace(self.search, self.replace)
+        places = list(self._pattern().finditer(text))
+        if len(places) != 1:
+            raise ValueError(
+                f"{self.file} has the text to replace {len(places)} times:\n{self.search}"
+            )
+        return text[: places[0].start()] + self.replace + text[places[0].end() :]
+
+    def _pattern(self) -> re.Pattern[str]:
+        mark = "#" if self.file.endswith(".py") else "//"
+        comment = rf"[ \t]*{mark}[^\n]*\n"
+        lines = re.sub(f"^{comment}", "", self.search, flags=re.MULTILINE).splitlines(keepends=True)
+        return re.compile(f"(?:{comment})*".join(map(re.escape, lines)))
 
 
 @dataclass(frozen=True)

@@ -52,3 +52,15 @@ def test_code_that_has_moved_away_is_said(tmp_path: Path) -> None:
     for search, count in (("a", 2), ("d", 0)):
         with pytest.raises(ValueError, match=f"file has the text to replace {count} times"):
             Edit("file", search, "").applied(tmp_path)
+
+
+@pytest.mark.parametrize(("file", "mark"), [("file.cc", "//"), ("file.py", "#")])
+def test_comments_do_not_count(tmp_path: Path, file: str, mark: str) -> None:
+    edit = Edit(file, f"a = 1;\n  {mark} Old words.\nb = 2;\n", "b = 2;\na = 1;\n")
+    for comments in ("", f"  {mark} Other words,\n{mark} in two lines.\n"):
+        text = f"  a = 1;\n{comments}b = 2;\nc = 3;\n"
+        (tmp_path / file).write_text(text, encoding="utf-8")
+        assert edit.applied(tmp_path) == "  b = 2;\na = 1;\nc = 3;\n"
+    (tmp_path / file).write_text("a = 1;\nnew = 0;\nb = 2;\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="0 times"):
+        edit.applied(tmp_path)
