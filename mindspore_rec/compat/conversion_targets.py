@@ -38,7 +38,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Name of the cell in messages; the table's name is a prefix followed by `path`."""
+        """Path of the embedding cell in the network, used in messages and in the table's name."""
         return self.paths[0]
 
     @property

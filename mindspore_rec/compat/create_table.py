@@ -99,7 +99,7 @@ def create_table(
             Default: none.
         seed: seed of the initial values, 0 to 2**64 - 1. Default: the seed of `init`, or 0.
         cache: the tiers as a `CacheConfig`, which has more settings than the arguments for sizes.
-            Default: the tiers that the three sizes describe.
+            Default: the tiers follow from the three arguments for sizes.
         config: a `TableConfig` with a name, in place of the arguments above that describe the
             table; only `specs` and `padding_keys` may be set together with `config`.
         **unknown: any other argument raises TypeError; for an argument of Rec SDK, the message

@@ -107,7 +107,7 @@ class SsdDirectory:
             generation: number of the generation; the first generation of a run has number 0.
 
         Raises:
-            ValueError: the size of the rows to keep is not `row_bytes`.
+            ValueError: the rows that are kept from an earlier run do not have `row_bytes` bytes.
             OSError: `_native.SsdStore` raises it.
         """
         target = self.path / f"rows-{generation}"

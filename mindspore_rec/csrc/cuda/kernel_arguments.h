@@ -264,8 +264,8 @@ struct CurvesArguments {
   float* partial;
 };
 
-// As CurvesArguments. FrequencySums, WaveWeightSums and WaveBiasSums have one thread for each float
-// of the parameter in each chunk.
+// As CurvesArguments. FrequencySums, WaveWeightSums and WaveBiasSums have chunks * size threads,
+// where size is the number of floats of the parameter.
 struct WavesArguments {
   int64_t numbers, dim, count;
   const float *frequencies, *weight, *bias;

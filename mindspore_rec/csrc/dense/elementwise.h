@@ -169,11 +169,13 @@ struct Elementwise {
   void (*pair_sums)(int64_t rows, int64_t fields, int64_t dim, Block x, Block output);
   void (*pair_sums_gradient)(int64_t rows, int64_t fields, int64_t dim, Block x,
                              Block output_gradient, bool adds, Block gradient);
-  // Writes the sum of the columns of each row as one number.
+  // For each row, writes the sum of the row's numbers to `output`, which has one column.
   void (*row_sums)(int64_t rows, int64_t width, Block x, Block output);
 
-  // For each row, output [tasks, width] = gates [tasks, experts] units [experts, width]. If `adds`
-  // is true, the gradient loops add the gradient of the units or of the gates to `gradient`.
+  // For each row, output [tasks, width] = gates [tasks, experts] units [experts, width].
+  // `mix_units_gradient` computes the gradient of `units`, and `mix_gates_gradient` the gradient of
+  // `gates`. If `adds` is true, these functions add to `gradient`, otherwise the functions
+  // overwrite `gradient`.
   void (*mix)(int64_t rows, const MixtureShape& shape, Block units, Block gates, Block output);
   void (*mix_units_gradient)(int64_t rows, const MixtureShape& shape, Block gates,
                              Block output_gradient, bool adds, Block gradient);

@@ -40,8 +40,9 @@ class Layer {
   const std::vector<ParameterPart>& parameters() const { return parameters_; }
   // The extra inputs that the layer reads.
   const std::vector<ExtraInput>& extras() const { return extras_; }
-  // True if the layer always adds to the gradients of its inputs, and so needs cleared gradients if
-  // no other layer has written the gradients.
+  // True if the layer only adds to the gradients of its inputs, and never overwrites these
+  // gradients. If no other layer has written these gradients before, the program sets the gradients
+  // to 0 first.
   virtual bool always_adds() const { return true; }
 
   // True if the layer uses its inputs only as factors in matrix products.

@@ -91,7 +91,7 @@ struct BatchRun {
   char* rounded = nullptr;          // rounded weights in a device's memory
   std::vector<float*> parameter_gradients;
   // bfloat16 inputs, and bfloat16 arrays for the gradients of inputs. Each vector has one entry per
-  // input. If an input is float32, its entry is null or missing.
+  // input. The entry of a float32 input is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
   // True if the backward pass also gets the inputs of the forward pass, in `inputs`. If has_inputs
@@ -142,8 +142,8 @@ class DenseProgram {
   void AddLayer(std::unique_ptr<Layer> layer);
   // Ends a stage after the last layer.
   void EndStage();
-  // Lays out the memory of a program with `parameters` parameters and `extras` extra inputs. After
-  // Finish, no layer can be added.
+  // Lays out the memory of the program. The arguments are the number of parameters and the number
+  // of extra inputs. After Finish, no layer can be added.
   void Finish(int parameters, int extras);
 
   // Functions that a layer calls while the program adds the layer.
@@ -186,9 +186,9 @@ class DenseProgram {
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.
   void Release() const;
-  // Computes the gradients of inputs and parameters. The caller sets the same fields of `run` as
-  // for `Forward`, and `packed` and `saved` must be the memory that `Forward` has filled. The
-  // caller also sets `gradients` and `parameter_gradients`.
+  // Computes the gradients of inputs and parameters. The caller sets `gradients` and
+  // `parameter_gradients` in `run`, and the same fields as for `Forward`. `packed` and `saved` must
+  // be the memory that `Forward` has filled.
   void Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients) const;
 
@@ -202,15 +202,15 @@ class DenseProgram {
   // kBrief use the same memory.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. Matrices in an area lie one after another;
-  // the matrices before this matrix have `column` floats per row in total.
+  // The place of a value's matrix [rows, ld] in an area. Matrices in an area lie one after another.
+  // `column` is the number of floats per row in all matrices before this matrix.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
-    // Index of the caller's matrix in BatchRun::given, or -1. A matrix of the caller contains the
-    // rows of all slices, without padding rows, and takes no space in the area.
+    // Index of the caller's matrix in BatchRun::given, or -1. The caller's matrix contains the rows
+    // of all slices, without padding rows. A value in the caller's matrix takes no space in `area`.
     int given = -1;
   };
 
@@ -290,8 +290,8 @@ class SliceRun {
 
   Block value(const View& view) const;
   Block gradient(const View& view) const;
-  // Return columns of a value or of a gradient, for use as a factor of a matrix product. The
-  // numbers are rounded if the precision requires rounding.
+  // Return columns of a value or of a gradient as a factor of a matrix product. The numbers are
+  // rounded if the precision requires rounding.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
   // Return the leading dimensions of the blocks and factors. The *_ld methods work even if the

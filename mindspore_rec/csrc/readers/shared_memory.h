@@ -28,10 +28,10 @@ class SharedMemory {
  public:
   enum class Access { kRead, kWrite };
 
-  // Lay out an empty file, such as a memfd. Each table has an address space of `most_bytes` bytes
-  // for its rows. All other data together have an address space of `most_bytes` bytes, too. Create
-  // rounds `most_bytes` up to huge pages, and reduces `most_bytes` if the file would exceed 2^46
-  // bytes. The file takes memory only for written pages. If the file allows sealing
+  // Lay out an empty file, such as a memfd. The rows of each table have an address space of
+  // `most_bytes` bytes. All other data of the file share one more address space of `most_bytes`
+  // bytes. Create rounds `most_bytes` up to huge pages, and reduces `most_bytes` if the file would
+  // exceed 2^46 bytes. The file takes memory only for written pages. If the file allows sealing
   // (MFD_ALLOW_SEALING), its length is sealed. Create sets rows_offset and rows_bytes in the file's
   // copy of the specs. Requires: no other process has mapped the file yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);

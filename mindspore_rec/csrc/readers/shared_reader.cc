@@ -183,8 +183,8 @@ class SharedReader::Finder : public ReadAhead<Finder> {
     Begin();
   }
 
-  // Return the address of the numbers in the row of the next id. Return null if the id has no row,
-  // and &kDroppedRow if the filter drops the id.
+  // Return the row of the next id, as the address of the row's first number. Return null if the id
+  // has no row, and &kDroppedRow if the filter drops the id.
   const char* Next() {
     const size_t i = Advance();
     const int64_t id = ids_[i];

@@ -69,10 +69,10 @@ class SharedWriter {
                    const uint32_t* last_steps, const uint32_t* last_times);
   // Drop rows. Requires: no vocabulary.
   void Erase(size_t table, const IdView& keys);
-  // Drop the rows that have reached an age limit at the time set by SetAgesAt. Lookups already
-  // treat rows that have reached an age limit as missing; EraseOld frees the memory of these rows.
-  // EraseOld first settles the previous change. EraseOld does nothing if the change replaces all
-  // rows.
+  // Drop the rows that have reached an age limit. SetAgesAt sets the step and time at which ages
+  // are measured. Lookups already treat rows that have reached an age limit as missing; EraseOld
+  // frees the memory of these rows. EraseOld first settles the previous change. EraseOld does
+  // nothing if the change replaces all rows.
   void EraseOld(size_t table);
   void SetAgesAt(size_t table, int64_t step, int64_t time);
   void SetFirstTime(size_t table, uint32_t time);
@@ -108,7 +108,8 @@ class SharedWriter {
   Change& Changed(size_t table);
   void Recover();
   void TakeRoot(const SharedRoot& root);
-  // The contents of rows: floats, or `width` bytes of scale, offset and codes for each row.
+  // The contents of rows, either `values` or `codes`. In `codes`, each row has `width` bytes:
+  // scale, offset and codes.
   struct Numbers {
     const float* values;
     const uint8_t* codes;

@@ -24,9 +24,9 @@ struct KeptLayout {
   size_t dim() const { return 1 + capacity() * 3 * (1 + width); }
 };
 
-// A batch of rows of users. Row i of the batch belongs to the user of rows[user[i]] and has the
-// time times[i]. If is_event[i] is not 0, the row is an event with the numbers values[i * width ..
-// (i + 1) * width).
+// A batch of rows, each with a user and a time. Row i of the batch belongs to the user of
+// rows[user[i]] and has the time times[i]. If is_event[i] is not 0, the row is an event with the
+// numbers values[i * width .. (i + 1) * width).
 struct UserRows {
   size_t size;
   const int64_t* user;  // index of the user's row, or -1 for an unknown user, who has no history

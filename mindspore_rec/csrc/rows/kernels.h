@@ -90,8 +90,8 @@ struct Kernels {
 
   // Element 0 is the function for rows of int8, and element 1 is the function for rows of int4.
   // Each function computes out = factor * sum over i of weight[i] * rows[i]. If `weight` is null,
-  // all weights are 1. For a null row, the value is `unknown`. Each pointer in `rows` is the
-  // address of a row's scale (rows/quantised_row.h).
+  // all weights are 1. If rows[i] is null, the row's value is the array `unknown`. Each pointer in
+  // `rows` is the address of a row's scale (rows/quantised_row.h).
   void (*pool_quantised[2])(const char* const* rows, const float* weight, size_t n,
                             const float* unknown, float factor, int dim, float* out);
 };

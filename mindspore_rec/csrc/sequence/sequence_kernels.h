@@ -96,8 +96,8 @@ struct SequenceKernels {
   // Adds the sums over the rows of x to `sums`. If `gates` is null, computes the gates again.
   void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     const float* gates, const float* of_output, const DiceSlopes& sums);
-  // Writes the gradient of x. `means` contains the sums `slopes` and `dots` (DiceSlopes) divided by
-  // the number of rows, or zeros if the moments are constants.
+  // Writes the gradient of x. `means` contains `slopes` and `dots` (DiceSlopes), divided by the
+  // number of rows. If the moments are constants, `means` contains zeros.
   void (*dice_gradient)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                         const float* of_output, const DiceSlopes& means, float* of_x);
   void (*prelu_rows)(int64_t rows, int64_t width, const float* x, const float* alpha,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradient of a target attention. Passes over the blocks go from the last layer to the first.
-// Pass k computes the gradients of x_k, W_k, b_k and h_(k-1). A task computes consecutive blocks
-// and adds up their sums for the gradients of parameters.
+// Pass k computes the gradients of x_k, W_k, b_k and h_(k-1). Each task computes a range of blocks,
+// and adds up the parameters' gradients over these blocks.
 #include "sequence/target_gradient.h"
 
 #include <memory>
@@ -123,8 +123,8 @@ class TargetBackward {
     return matrix + blocks_.first(block) * form_.layers[k].width;
   }
 
-  // Step k computes the gradients of layer k from x_(k+1) of a block. The step after the last layer
-  // computes the gradients of the last weight and bias from the scores.
+  // Step k computes the gradients of layer k from x_(k+1) of a block. Step n, where n is the number
+  // of layers, computes the gradients of w and b from the gradients of the scores.
   void Step(size_t k, float* sums, int64_t block, bool adds) {
     const int64_t count = blocks_.count(block);
     const float* of_input = nullptr;

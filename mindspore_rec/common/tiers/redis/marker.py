@@ -58,7 +58,7 @@ class Markers:
 
         Args:
             bucket: the bucket.
-            marker: token and number from HMGET.
+            marker: token and sequence number of the bucket's marker, from a reply to HMGET.
             least: the value of `confirmed` for this bucket before the marker was requested.
 
         Raises:

@@ -104,8 +104,8 @@ class RedisTier:
         ImportError: redis-py or hiredis is missing.
         TypeError, ValueError: an argument is of the wrong type or out of range.
         RemoteUnavailableError: no server answers in time.
-        RemoteError: the server refuses a command or evicts keys, or has rows of this table while
-            leftover is `"refuse"`.
+        RemoteError: the server refuses a command; the server may evict keys; or `leftover` is
+            `"refuse"` and the server already has rows of this table.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ def _words(*words: bytes) -> bytes:
 
 
 class Packer:
-    """Pack reads, writes and deletions of a table's rows.
+    """Pack the commands that read, write and delete rows of a table.
 
     Args:
         names: keys of the buckets on the server.
@@ -135,7 +135,7 @@ class Packer:
         pieces: list[Piece],
         numbers: list[int],
     ) -> Iterator[Packed]:
-        """Yield one HSET command per piece, which writes rows and the marker's sequence number."""
+        """Yield one HSET command per piece, with rows and the marker's sequence number."""
         middle = 12 + len(self._middle)
         width = middle + self.value_bytes + 2
         lines = self._fields(keys, order, width)

@@ -58,7 +58,7 @@ class DigestSums {
   void Prefetch(uint32_t place) const {
     if (place < seen_.size()) __builtin_prefetch(seen_.data() + place, 1);
   }
-  // Record which sum includes the new row in a place.
+  // Record which sum includes the digest of the new row in `place`.
   void Place(uint32_t place, const RowMeta& meta) noexcept {
     if (by_age()) seen_[place] = Seen(meta);
   }

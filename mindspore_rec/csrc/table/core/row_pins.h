@@ -53,7 +53,7 @@ class RowPins {
       pin.used = pins.call & 0x7fff;
     }
   }
-  // Hold a row in host memory for prefetched batch `number`.
+  // Hold a row in host memory for the prefetched batch with number `number`.
   void HoldAhead(uint32_t id, uint16_t number) {
     RowPin& pin = At(id);
     pin.needed = context_.pins.Later(pin.needed, number);

@@ -14,7 +14,7 @@
 
 namespace msrec {
 
-// Set the event time of a row without an event time to the table's first event time.
+// Set a row's missing event time to the table's first event time.
 inline void FillTime(const ShardContext& context, RowMeta* meta) {
   if (meta->last_time == 0 && context.time != 0) meta->last_time = context.first_time;
 }

@@ -42,8 +42,7 @@ struct ShardStats {
   }
 };
 
-// The memory of a shard in bytes, by purpose, without the memory of the candidates and of the
-// eviction log.
+// Memory of a shard, in bytes. The memory of the candidates and of the eviction log is not counted.
 struct ShardMemory {
   size_t rows, index, changes, digests;
 };
@@ -77,8 +76,8 @@ class Shard {
   void ReserveNotes(size_t keys);
   // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. If the
   // purpose is kTrain or kInsert, admitted keys get rows, and all rows are counted and touched. If
-  // the purpose is kPut, all keys get rows without admission, and all rows are counted once and
-  // touched. If the purpose is neither kTrain nor kInsert nor kPut, Resolve does not change the
+  // the purpose is kPut, all keys get rows, even if the admission policy would not admit the keys,
+  // and all rows are counted once and touched. For any other purpose, Resolve does not change the
   // shard.
   void Resolve(Batch* batch, LookupPurpose purpose);
   // Return the row of `key`; null if there is no row or if the row is due for eviction.
@@ -111,8 +110,8 @@ class Shard {
   // Return the number of places that one complete sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
   // Choose enough candidates to evict about n rows of this shard, if the table has more rows than
-  // its capacity. The function compares kSampled * n + 64 consecutive rows. Of these rows, the 2 n
-  // + 64 rows with the lowest priority become candidates.
+  // its capacity. The candidates are the 2 n + 64 rows with the lowest priority among kSampled * n
+  // + 64 consecutive rows.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
   // Drop the row in `place`, because the table is over its capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
@@ -152,9 +151,9 @@ class Shard {
   // Return copies of the rows in another layout, with fresh optimizer state. Relaid does not change
   // the shard; Adopt does.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
-  // Replace the rows by the copies that Relaid has made, and record that every row has changed.
-  // Requires: the ShardContext already has the new layout. Also requires an earlier call of
-  // changes().Reserve(size()), because otherwise Adopt may throw halfway.
+  // Replace the shard's rows with `relaid`, the result of Relaid, and record that every row has
+  // changed. Requires: the ShardContext already has the new layout. Also requires an earlier call
+  // of changes().Reserve(size()), because otherwise Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
   // Emptied() allocates memory that the caller then passes to Clear(). Throws std::bad_alloc.
   // Clear() drops all rows and records each row as deleted.
@@ -212,7 +211,7 @@ class Shard {
   // Keep only the 2 n + 64 candidates with the lowest priority. The table chooses the victims among
   // the candidates of all shards.
   static void TrimCandidates(size_t n, VictimCandidates* candidates);
-  // Fill batch->row from the index; rows due for eviction are included.
+  // Set batch->row to the rows of the keys, including rows that are due for eviction.
   void Probe(Batch* batch);
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);

@@ -116,8 +116,8 @@ class UpperTier {
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Reserve memory to record keys as deleted: the keys of all rows in host memory, `keys` (of rows
-  // in lower tiers), and all keys of a vocabulary. Throws std::bad_alloc.
+  // Reserve memory to record deleted keys: the keys of all rows in host memory, all keys of a
+  // vocabulary, and `keys`, whose rows are in lower tiers. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
   // Add `keys` (of rows in lower tiers) and all keys of a vocabulary to the change log. The rows of
   // these keys were removed, have their first values again, or have another layout.
