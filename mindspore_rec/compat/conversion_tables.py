@@ -66,7 +66,7 @@ def config_of(
 
     Raises:
         ValueError: the template's `embedding_dim` differs from the embedding's dim, or the template
-            does not fit this kind of table.
+            does not fit a table of this `kind`.
     """
     if template.embedding_dim != target.dim:
         raise ValueError(

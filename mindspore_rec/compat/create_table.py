@@ -70,8 +70,8 @@ def create_table(
         device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. If
             the table has more rows than `device_vocabulary_size`, the other rows are in lower
             tiers. Default: 0.
-        host_vocabulary_size: maximum number of rows in host memory; at least 1 with an SSD tier, 0
-            without. Without an SSD tier, host memory is the lowest tier and has no limit;
+        host_vocabulary_size: maximum number of rows in host memory: at least 1 if there is an SSD
+            tier, otherwise 0. Without an SSD tier, host memory is the lowest tier and has no limit;
             `eviction=Eviction(max_rows=N)` can limit the number of rows. Default: 0.
         ssd_vocabulary_size: number of rows for which the SSD tier must have space. The SSD tier's
             limit is 1.8 times the bytes of `ssd_vocabulary_size` rows, but at least 64 MiB. The

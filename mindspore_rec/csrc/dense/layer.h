@@ -9,7 +9,7 @@
 
 namespace msrec {
 
-// A part of a parameter: the `size` elements from element `offset` on. The parts of a parameter
+// A part of a parameter: `size` elements, beginning at element `offset`. The parts of a parameter
 // cover the whole parameter and do not overlap.
 struct ParameterPart {
   int parameter = -1;
@@ -70,8 +70,8 @@ class Layer {
   // Writes the outputs of a slice.
   virtual void Forward(const SliceRun& slice) const = 0;
   // Computes the gradients of a slice's inputs from the gradients of the slice's outputs, and may
-  // overwrite the gradients of the outputs. Adds the sums for the gradients of parameters to the
-  // slice's partial sums.
+  // overwrite the gradients of the outputs. Adds the slice's part of the parameters' gradients to
+  // the slice's partial sums.
   virtual void Backward(const SliceRun& slice) const = 0;
 
   // Do the layer's work between two stages, on one thread. The program calls these functions only

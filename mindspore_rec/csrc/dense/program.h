@@ -17,8 +17,9 @@
 //
 // The caller provides three areas of memory, which are outputs of the operators. `saved` stores
 // values for the backward pass. `packed` stores weights in the layout that matrix products need.
-// `gradients` stores gradients that another stage reads, or from which the gradients of weights are
-// computed. Everything else is in scratch memory of the thread that runs a slice.
+// `gradients` stores two kinds of gradients: gradients that another stage reads, and gradients from
+// which the gradients of weights are computed. Everything else is in scratch memory of the thread
+// that runs a slice.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +70,8 @@ struct ExtraInput {
 // The batch of one call of a program, and the memory for the call.
 struct BatchRun {
   const DenseProgram* program = nullptr;
-  // The device that runs the program (null if the host runs it), and the loops for this device.
+  // The device that runs the program, or null if the host runs the program. `loops` contains the
+  // loops for this device.
   DenseDevice* device = nullptr;
   const Elementwise* loops = nullptr;
   DeviceMemory* temporary = nullptr;  // temporary memory of a device

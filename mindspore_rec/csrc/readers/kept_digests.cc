@@ -77,7 +77,7 @@ void KeptDigests::EraseOne(int64_t key) {
   Part& part = parts_[PartOf(hash)];
   size_t place = part.homes == 0 ? part.checks.size() : Find(part, hash, key);
   if (place == part.checks.size() || part.checks[place] == 0) return;
-  // Close the gap: move later keys to lower places, but no key below its home.
+  // Close the gap: move later keys to lower places, but no key to a place below the key's home.
   for (size_t next = place + 1; next < part.checks.size() && part.checks[next] != 0; ++next) {
     if (HomeOf(HashOf(part.keys[next]), part.homes) > place) continue;
     part.keys[place] = part.keys[next];

@@ -29,7 +29,7 @@ class KeptDigests {
   KeptDigests(const KeptDigests&) = delete;
   KeptDigests& operator=(const KeptDigests&) = delete;
 
-  // Return the stored half of a digest, which is never 0.
+  // Return the part of a digest that is stored: the upper 32 bits, or 1 if these bits are 0.
   static uint32_t CheckOf(uint64_t digest) {
     const auto top = static_cast<uint32_t>(digest >> 32);
     return top == 0 ? 1 : top;

@@ -64,7 +64,7 @@ class SharedWriter {
   void Upsert(size_t table, const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
   // Do the same as Upsert() for rows that are already quantised. Each row has `width` bytes: scale,
-  // offset and codes. `width` must be the width of the table's rows of int8 or int4.
+  // offset and codes. `width` must equal the number of bytes of the table's int8 or int4 rows.
   void UpsertCodes(size_t table, const IdView& keys, const uint8_t* codes, size_t width,
                    const uint32_t* last_steps, const uint32_t* last_times);
   // Drop rows. Requires: no vocabulary.
@@ -80,7 +80,8 @@ class SharedWriter {
   // first settles the previous change. If settling throws SharedReaderStuck, the new change stays
   // prepared.
   void Publish(const std::string& blob, const std::string& status);
-  // Publish a new status for the current state. Requires: no change is prepared.
+  // Publish `status` together with the state that is already published. Requires: no change is
+  // prepared.
   void PublishStatus(const std::string& status);
   // Drop the unpublished changes.
   void Abort();
@@ -115,7 +116,7 @@ class SharedWriter {
     const uint8_t* codes;
     size_t width;
   };
-  // Write row i of `numbers` into a slot, with key and ages.
+  // Write row i of `numbers`, the row's key and the row's ages into a slot.
   void WriteRow(size_t table, uint32_t slot, int64_t key, const Numbers& numbers, size_t i,
                 uint32_t step, uint32_t time);
   void Put(size_t table, const IdView& keys, const Numbers& numbers, const uint32_t* steps,

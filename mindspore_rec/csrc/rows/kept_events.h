@@ -5,8 +5,8 @@
 // 2^22, so a copy of a row is identical, bit for bit, in every float mode.
 //
 // A row keeps the last `length` events before its newest time, and the last `length` events at its
-// newest time, oldest first. For each time t at or after the newest time, a row thus contains the
-// last `length` events before t, even if many events have the same time.
+// newest time, oldest first. If t is at or after a row's newest time, the row contains the last
+// `length` events before t, even if many events have the same time.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ struct EventLists {
 
 // For each row of the batch in order, returns the last `length` events of the user before the row's
 // time, and then adds the row's event. An event is added after all events with the same time.
-// The list of a row excludes events with the row's own time.
+// A row's list excludes events that have the same time as the row.
 //
 // `rows` [num_rows, layout.dim()] are read and written. If `idle_seconds` is above 0, all events of
 // a user are dropped when the user's newest event is more than `idle_seconds` before the clock. The

@@ -68,7 +68,7 @@ struct SequenceKernels {
   int64_t (*attention_memory)(const AttentionForm& form, int64_t length);
   void (*attend)(const AttentionForm& form, const AttentionList& list, float* output,
                  float* memory);
-  // Writes the gradient of_qkv, and adds the gradients of the biases to `sums`.
+  // Writes the gradient of qkv to `of_qkv`, and adds the gradients of the biases to `sums`.
   void (*attend_gradient)(const AttentionForm& form, const AttentionList& list,
                           const float* of_output, float* of_qkv, const AttentionSums& sums,
                           float* memory);
@@ -93,7 +93,8 @@ struct SequenceKernels {
   // Writes the outputs and, if `gates` is not null, the sigmoids of the normalized inputs.
   void (*dice_rows)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     float* output, float* gates);
-  // Adds the sums over the rows of x to `sums`. If `gates` is null, computes the gates again.
+  // For each column, adds the sums over the rows to `sums` (DiceSlopes). If `gates` is null,
+  // computes the gates again.
   void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     const float* gates, const float* of_output, const DiceSlopes& sums);
   // Writes the gradient of x. `means` contains `slopes` and `dots` (DiceSlopes), divided by the
@@ -110,7 +111,8 @@ struct SequenceKernels {
   // Writes pairs [count, 2 dim]: each value, and its product with the candidate.
   void (*pair_rows)(int64_t count, int64_t dim, const float* candidate, const float* values,
                     float* pairs);
-  // Adds to the gradients of the values and of the candidate.
+  // Adds the gradients of the values to `of_values`, and the gradient of the candidate to
+  // `of_candidate`.
   void (*pair_rows_gradient)(int64_t count, int64_t dim, const float* candidate,
                              const float* values, const float* of_pairs, float* of_values,
                              float* of_candidate);

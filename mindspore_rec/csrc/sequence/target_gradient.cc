@@ -189,9 +189,9 @@ class TargetBackward {
     return of_input;
   }
 
-  // Computes the gradients of the values and of the first layer's weight for pairs. For each list,
-  // also computes the gradient of the candidate, and the gradient of the row W c + b that is added
-  // to x_1.
+  // Computes the gradients of the values, and of the weights in W_1 that multiply [v, c v]. For
+  // each list, also computes the gradient of the candidate, and the gradient of the row W c + b
+  // that is added to x_1.
   void FirstLayer(float* sums, int64_t block, bool adds, const float* of_input) {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;
@@ -224,7 +224,8 @@ class TargetBackward {
     return edges_.data() + (2 * block + which) * (form_.dim + form_.layers[0].width);
   }
 
-  // Adds up, in the order of the blocks, the sums of lists whose values are in several blocks.
+  // For each list whose values are in several blocks, adds up the sums of these blocks, in the
+  // order of the blocks.
   void AddEdges() {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;

@@ -233,7 +233,7 @@ class Link:
         return self._connection.read_response()
 
     def send(self, packed: bytes) -> None:
-        """Send packed commands, whose replies must be read with `receive`."""
+        """Send packed commands. The caller must read the replies with `receive`."""
         self._connection.send_packed_command([packed], check_health=False)
 
     def receive(self) -> Any:

@@ -23,8 +23,8 @@ Guarantees.
   deleted. A value of an illegal length raises `RowDamagedError`. A lost or damaged row is never
   reported as "not found".
 * A second writer with `leftover="refuse"` is refused, because the buckets contain the token of the
-  first writer. A second writer with another value of `leftover` takes over the buckets. After the
-  takeover, reads of the first writer raise `RowsLostError`.
+  first writer. A second writer with `leftover="discard"` or `leftover="keep"` takes over the
+  buckets. After the takeover, reads of the first writer raise `RowsLostError`.
 * Calls are retried with growing pauses, up to `retry_seconds`. Calls are retried while a server is
   unreachable, hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves
   slots. A failed write may be repeated. After a failed write, the rows that were not written are
@@ -92,10 +92,10 @@ class RedisTier:
             rows of its own generation. Default: 0.
         leftover: action if the server already has rows of this table: `"refuse"` raises an error,
             `"discard"` deletes the rows, and `"keep"` uses the rows. Default: `"refuse"`.
-        timeout: seconds that one answer of a server may take. Default: the value in `url`, or 5 if
-            `url` has none.
+        timeout: seconds that one answer of a server may take. Default: the value in `url`; 5 if
+            `url` contains no value.
         retry_seconds: seconds for which a call retries before it raises an error. Default: the
-            value in `url`, or 30 if `url` has none.
+            value in `url`; 30 if `url` contains no value.
         worker: index of this worker; each worker stores separate rows. Default: 0.
         workers: number of workers. Rows that were written by a different number of workers are not
             found. Default: 1.

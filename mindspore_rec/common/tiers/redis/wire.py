@@ -151,7 +151,7 @@ class Packer:
             )
 
     def erases(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield one HDEL command per piece, which deletes the rows of the keys."""
+        """Yield one HDEL command per piece, to delete the rows of the keys."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2

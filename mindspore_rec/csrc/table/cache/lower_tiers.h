@@ -108,9 +108,9 @@ class LowerTiers {
   // Clear tiers that the table no longer uses. If clearing fails, clearing is tried again by the
   // queue's thread, by Flush, by the next change of the layout, and by Close. Until the tiers are
   // cleared, the old rows occupy space but have no other effect. The table never reads the old
-  // rows: a generation is opened a second time only after its rows have been cleared. Flush throws
-  // an exception as long as the tiers with old rows are not cleared. After a successful Flush at
-  // the end of a process, a later process cannot find rows of an earlier layout.
+  // rows: a generation is opened a second time only after its rows have been cleared. Until these
+  // tiers are cleared, Flush throws an exception. After a successful Flush at the end of a process,
+  // a later process cannot find rows of an earlier layout.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
@@ -141,10 +141,10 @@ class LowerTiers {
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null if the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers that are no longer read. A tier is no longer read if its rows have an
-  // earlier layout, or a new layout that could not be completed. Each of these queues contains only
-  // a request to clear its tier, and repeats the request until it succeeds. Flush and the next
-  // change of the layout wait until all these queues are empty.
+  // Queues of stale tiers. A stale tier contains rows that the table no longer reads: rows in an
+  // earlier layout, or rows in a new layout if the change to this layout failed. Each of these
+  // queues contains only a request to clear its tier, and repeats the request until the tier is
+  // cleared. Flush and the next change of the layout wait until all these queues are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

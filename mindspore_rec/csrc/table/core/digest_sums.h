@@ -2,9 +2,9 @@
 //
 // DigestSums: the sum of the digests of a shard's rows. The sum excludes rows that are due for
 // eviction. If rows are evicted by age, a row becomes due for eviction without a write, as time
-// passes. For this case, the class stores a separate sum for each time of last use, and for each
-// row in host memory, which sum includes the row. The digest is the total of the sums of rows that
-// are not due for eviction.
+// passes. In a table that evicts rows by age, the class stores a separate sum for each time of last
+// use. The class also records for each row in host memory which sum includes the row's digest. The
+// digest is the total of the sums of rows that are not due for eviction.
 #pragma once
 
 #include <cstddef>

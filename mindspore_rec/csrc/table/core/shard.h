@@ -120,8 +120,9 @@ class Shard {
   // Return the counts of keys without rows.
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
-  // Return the log of changed keys by epoch. Only BeginEpoch may begin an epoch, and only
-  // StopRecording may end the recording. The method Touch of the shard adds keys to the log.
+  // Return the change log, which stores the changed keys of each epoch. Only BeginEpoch may begin
+  // an epoch, and only StopRecording may end the recording. The method Touch of the shard adds keys
+  // to the log.
   ChangeLog& changes() { return changes_; }
   // Return the object that stores the digests of the shard's rows. Call digests().Keep() only while
   // the shard's changes are recorded.
@@ -167,8 +168,8 @@ class Shard {
   // ---- with lower tiers (shard_tiers.cc)
 
   // Fill batch->row with the rows that are in host memory, and pin these rows. If `hold` is kBatch,
-  // hold the rows for prefetched batch `number`. Append the positions of the keys without a row in
-  // host memory to `missing`.
+  // hold the rows for the prefetched batch with number `number`. Append the positions of the keys
+  // without a row in host memory to `missing`.
   void FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing);
   // Insert a row from a lower tier and return the new row. If the key already has a row in host
   // memory, return null. Requires room.
@@ -177,7 +178,8 @@ class Shard {
   void UndoPromote(int64_t key) noexcept;
   // Return whether host memory has a row of `key`, even if the row is due for eviction.
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
-  // Return whether host memory has a row of `key`, and hold this row for prefetched batch `number`.
+  // Return whether host memory has a row of `key`, and hold this row for the prefetched batch with
+  // number `number`.
   bool HoldAhead(int64_t key, uint16_t number);
   // Choose enough candidates to demote about n rows, in the same way as EvictionCandidates. Rows
   // that must stay in host memory for the current step or call are left out. Rows that prefetched

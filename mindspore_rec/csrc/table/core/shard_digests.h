@@ -6,10 +6,9 @@
 // of the current epoch or at the last export, whichever is later. When a row changes, the shard
 // does not hash the row. The shard hashes a changed row when the row is exported or demoted, or
 // when the next epoch begins. For a row in a lower tier, the sum includes the digest that the row
-// had when it was demoted. For a key of a vocabulary that has no row yet (has_unseen), the sum
-// includes the digest of the row that the key will get first. For a row that is not in host memory,
-// the class stores no separate digest. If memory runs out, all digests are dropped and the call
-// continues.
+// had when it was demoted. If a key of a vocabulary has no row yet (has_unseen), the sum includes
+// the digest of the key's first row. For a row that is not in host memory, the class stores no
+// separate digest. If memory runs out, all digests are dropped and the call continues.
 //
 // A ShardDigests object is a part of a shard, and uses the places of the shard's rows. Other
 // classes call only Keep, Drop, kept and DamagedRows.

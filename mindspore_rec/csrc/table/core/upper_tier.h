@@ -34,7 +34,8 @@ class UpperTier {
   // Requires: core outlives this object.
   explicit UpperTier(TableCore* core) : core_(*core) {}
 
-  // Return the message with the table's name prepended. Where may be called without the mutex.
+  // Return the message with the table's name prepended. The method Where may be called without the
+  // mutex.
   std::string Where(const std::string& what) const;
   const ShardContext& context() const;
   TableMutex* mutex() const;
@@ -49,12 +50,13 @@ class UpperTier {
   // rows. Append to missing[shard] the batch positions of the keys that have no row in host memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
   // Do the same as FindInHost for a batch whose keys are already unique. Unlike in FindInHost,
-  // `missing` is one vector for the keys of all shards. Hold the rows for prefetched batch
-  // `number`.
+  // `missing` is one vector for the keys of all shards. Hold the rows for the prefetched batch with
+  // number `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Return whether host memory has a row of key, even if the row is due for eviction.
   bool Holds(int64_t key) const;
-  // Return whether host memory has a row of key, and hold the row for prefetched batch `number`.
+  // Return whether host memory has a row of key, and hold the row for the prefetched batch with
+  // number `number`.
   bool HoldAhead(int64_t key, uint16_t number);
   // Record that the rows of prefetched batches up to index `number` are no longer needed.
   void ReleaseUpTo(int64_t number);
@@ -75,9 +77,9 @@ class UpperTier {
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
   // For each index i in `of`, promote the row of keys[i]: copy block i of `rows` to host memory.
-  // Hold the row in host memory for prefetched batch `number`. Adds the number of promoted rows to
-  // *promoted; a key with a row in host memory is skipped. After a std::bad_alloc, the rows that
-  // are already promoted stay in host memory.
+  // Hold the row in host memory for the prefetched batch with number `number`. Adds the number of
+  // promoted rows to *promoted; a key with a row in host memory is skipped. After a std::bad_alloc,
+  // the rows that are already promoted stay in host memory.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,
                     const std::vector<size_t>& of, uint16_t number, int64_t* promoted);
 
