@@ -5,7 +5,7 @@ Each of several workers has its own directory, `worker-<number>-of-<workers>/row
 because a worker's rows depend on the worker's index and on the number of workers.
 
 Each generation has one row size. When an optimizer changes the row size, the native core opens the
-next generation and moves the rows to it.
+next generation and moves the rows to this generation.
 """
 
 from __future__ import annotations

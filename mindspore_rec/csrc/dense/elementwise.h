@@ -83,7 +83,7 @@ struct NumberCurves {
 };
 
 // The waves of a number x are sin(2 pi f x) for each of the number's frequencies f, followed by
-// cos(2 pi f x) for each f. The output is relu(weight w + bias), where w is the vector of waves.
+// cos(2 pi f x) for each f. The output is relu(weight * w + bias), where w is the vector of waves.
 struct NumberWaves {
   int64_t numbers = 0;
   int64_t dim = 0;
@@ -195,8 +195,9 @@ struct Elementwise {
   void (*curves)(int64_t rows, const NumberCurves& curves, Block x, Block output);
   void (*curves_gradient)(int64_t rows, const NumberCurves& curves, Block x, Block gradient,
                           Target of_x, float* sums);
-  // `waves` computes the outputs [numbers, dim] of each row. `waves_gradient` computes the gradient
-  // of x, and adds the consecutive gradients of frequencies, weight and bias to `sums`.
+  // For each row, `waves` computes the vectors of all numbers: [numbers, dim]. `waves_gradient`
+  // computes the gradient of x, and adds the gradients of the parameters to `sums`: first
+  // frequencies, then weight, then bias.
   void (*waves)(int64_t rows, const NumberWaves& waves, Block x, float* scratch, Block output);
   void (*waves_gradient)(int64_t rows, const NumberWaves& waves, Block x, Block output,
                          Block gradient, float* scratch, Target of_x, float* sums);

@@ -86,7 +86,7 @@ class Layer {
   virtual void Gradient(const BatchRun&, int64_t, bool) const {}
   // On a device, DeviceGradient runs after the last slice of a backward pass. DeviceGradient
   // computes the gradients of `device_parts` from all rows, in the device's memory. `Gradient`
-  // computes the gradients of all other parameters on the host, from partial sums.
+  // computes the gradients of the remaining parameters on the host, from partial sums.
   virtual void DeviceGradient(const BatchRun&, bool) const {}
   virtual std::vector<ParameterPart> device_parts() const { return {}; }
 

@@ -18,8 +18,8 @@
 // The caller provides three areas of memory, which are outputs of the operators. `saved` stores
 // values for the backward pass. `packed` stores weights in the layout that matrix products need.
 // `gradients` stores two kinds of gradients: gradients that another stage reads, and gradients from
-// which the gradients of weights are computed. Everything else is in scratch memory of the thread
-// that runs a slice.
+// which the gradients of weights are computed. All other values and gradients are in scratch memory
+// of the thread that runs a slice.
 #pragma once
 
 #include <cstdint>
@@ -308,7 +308,7 @@ class SliceRun {
   // Rounds a value or a gradient for matrix products. Does nothing in float32.
   void RoundValue(const View& view) const;
   void RoundGradient(const View& view) const;
-  // Returns the address of this slice's partial sums at `column`, which is a result of
+  // Returns the address of this slice's partial sums. The argument `column` is a result of
   // AddPartialSums.
   float* partial_sums(int64_t column) const;
   // Returns temporary memory for one call of a layer, valid until the next call of Temporary.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTaskIds = 4096;  // ids of a task
 
-// The age limits of a table. Ages are measured at the time that the root stores.
+// The age limits of a table. The root stores the step and the time at which ages are measured.
 class RowAge {
  public:
   RowAge(const SharedTableSpec& spec, const SharedTableRoot& root)

@@ -51,8 +51,8 @@ struct EventLists {
 // clock starts at the value of *clock, and moves forward to the time of each later row of the
 // batch. The function stores the last value of the clock in *clock.
 //
-// A row of zeros has no events. Every other row must have been written by KeepEvents; otherwise the
-// row's events are arbitrary, without an error.
+// Each row must either contain only zeros (no events) or have been written by KeepEvents. For any
+// other row, the events are arbitrary, and no error is raised.
 EventLists KeepEvents(const KeptLayout& layout, float* rows, size_t num_rows, const UserRows& batch,
                       int64_t idle_seconds, int64_t* clock);
 

@@ -67,7 +67,7 @@ struct Kernels {
                      const uint32_t* source, const float* scale, int dim, float* sums);
 
   // Does the same as accumulate for a gradient in bfloat16. The result is identical, bit for bit,
-  // to the result of accumulate for the gradient converted to float32.
+  // to converting the gradient to float32 and then calling accumulate.
   void (*accumulate_bfloat16)(const uint32_t* slot, const uint32_t* pos, size_t n,
                               const uint16_t* grad, const uint32_t* source, const float* scale,
                               int dim, float* sums);

@@ -24,8 +24,8 @@ struct PlaceForm {
 void AddPlaces(const PlaceForm& form, const Lists& lists, const float* values, const float* table,
                float* output, ThreadPool* pool);
 
-// Writes the gradient of the table. The gradients of a row's values are added in the order of the
-// values.
+// Writes the gradient of the table. If several values use the same row, the values' gradients are
+// added in the order of the values.
 void PlaceGradient(const PlaceForm& form, const Lists& lists, const float* of_output,
                    float* of_table, ThreadPool* pool);
 

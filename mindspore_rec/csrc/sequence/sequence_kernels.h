@@ -103,7 +103,7 @@ struct SequenceKernels {
                         const float* of_output, const DiceSlopes& means, float* of_x);
   void (*prelu_rows)(int64_t rows, int64_t width, const float* x, const float* alpha,
                      float* output);
-  // Writes the gradient of x, and adds to the gradient of alpha.
+  // Writes the gradient of x to `of_x`, and adds the gradient of alpha to `of_alpha`.
   void (*prelu_gradient)(int64_t rows, int64_t width, const float* x, const float* alpha,
                          const float* of_output, float* of_x, float* of_alpha);
   // Replaces n scores by their softmax.

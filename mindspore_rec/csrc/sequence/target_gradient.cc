@@ -218,8 +218,8 @@ class TargetBackward {
   }
 
   // Returns the block's sums for a list that continues in another block: for the block's first list
-  // if `which` is 0, and for the last list if `which` is 1. The sums are [dim] for the candidate,
-  // followed by [width] for the row W c + b of the list.
+  // if `which` is 0, and for the last list if `which` is 1. The sums are `dim` floats for the
+  // candidate, followed by `width` floats for the row W c + b of the list.
   float* Edge(int64_t block, int64_t which) {
     return edges_.data() + (2 * block + which) * (form_.dim + form_.layers[0].width);
   }
@@ -240,8 +240,8 @@ class TargetBackward {
     }
   }
 
-  // Divides the sums of activation k by the number of rows, because the gradient of the
-  // activation's inputs needs the means.
+  // Computes the means over the rows that the gradient of activation k's inputs needs: the sums of
+  // all tasks, divided by the number of rows.
   void Means(size_t k) {
     std::vector<float>& means = means_[k];
     for (size_t c = 0; c < means.size(); ++c) {
@@ -298,8 +298,9 @@ class TargetBackward {
     }
   }
 
-  // Writes the gradient of the first layer's bias, adds to the gradient of the candidates, and
-  // returns the gradient of the weight [width, dim] that multiplies the candidates.
+  // Writes the gradient of the first layer's bias, and adds a part of the candidates' gradient to
+  // `gradient_.candidates`. Returns the gradient of the weight [width, dim] that multiplies the
+  // candidates.
   std::vector<float> OfCandidates() {
     const int64_t dim = form_.dim, width = form_.layers[0].width;
     float* of_bias = gradient_.layers[0].bias;

@@ -31,7 +31,8 @@ Address = tuple[str, int]
 class RemoteError(RuntimeError):
     """A call on the remote tier failed.
 
-    If the error's class is RemoteError itself, and not a subclass, a retry fails, too.
+    If the class of the error is RemoteError, and not a subclass of RemoteError, a retry would fail
+    with the same error.
     """
 
 

@@ -264,8 +264,8 @@ class RedisTier:
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # The reply to a write contains the number of new rows. After a retry, the number is
-        # unknown, because the first attempt may have written rows.
+        # The reply to a write contains the number of new rows. After a retry, the number of new
+        # rows is unknown, because the first attempt may have written rows.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 

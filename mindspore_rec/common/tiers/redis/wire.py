@@ -2,7 +2,8 @@
 """Name buckets, and pack commands of Redis' protocol with NumPy.
 
 Every field has 8 bytes. Every value of a table has the same length: a row and its checksum.
-Therefore NumPy can pack a command as a matrix of bytes, without a Python object per row.
+Because fields and values have fixed lengths, NumPy can pack a command as a matrix of bytes, without
+a Python object per row.
 """
 
 from __future__ import annotations
@@ -109,9 +110,8 @@ class Packer:
         return order, pieces
 
     def _fields(self, keys: np.ndarray, order: np.ndarray, width: int) -> np.ndarray:
-        """Return a matrix with one line per key.
-
-        The first 12 bytes of a line are the field and its length in Redis' protocol.
+        """Return a byte matrix with one line per key. The first 12 bytes of a line are the field
+        and its length in Redis' protocol.
         """
         lines = np.empty((len(keys), width), np.uint8)
         lines[:, :4] = self._head
@@ -121,7 +121,7 @@ class Packer:
         return lines
 
     def reads(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield one HMGET command per piece, which reads the marker and the rows of the keys."""
+        """Yield one HMGET command per piece, to read the marker and the rows of the keys."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2 + MARKER_FIELDS

@@ -55,9 +55,9 @@ class LowerTiers {
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the rows in the tiers, without the rows in the queue. Set `keys` and
-  // `rows` to the next rows, about `most` rows. Returns false at the end of the walk; the next call
-  // then begins a new walk. Requires Queue().
+  // Continue a slow walk over the rows in the tiers; the walk skips the rows in the queue. Set
+  // `keys` and `rows` to the next rows, about `most` rows. Returns false at the end of the walk;
+  // the next call then begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
   // Continue the walk that checks every row, and read about `most` further rows. Return the number

@@ -4,7 +4,7 @@
 // eviction. If rows are evicted by age, a row becomes due for eviction without a write, as time
 // passes. In a table that evicts rows by age, the class stores a separate sum for each time of last
 // use. The class also records for each row in host memory which sum includes the row's digest. The
-// digest is the total of the sums of rows that are not due for eviction.
+// method Sum adds up only the sums of rows that are not due for eviction.
 #pragma once
 
 #include <cstddef>
@@ -81,7 +81,7 @@ class DigestSums {
   void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
 
   // Return the sum of the digests of rows for which due(metadata) is false. In the metadata, only
-  // the fields that affect eviction are set: the last step, the last second, or both.
+  // the fields that affect eviction are set: the last step, the last second, or both fields.
   template <typename Fn>
   uint64_t Sum(const Fn& due) const {
     if (!by_age()) return all_;

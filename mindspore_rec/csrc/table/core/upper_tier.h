@@ -121,8 +121,8 @@ class UpperTier {
   // Reserve memory to record deleted keys: the keys of all rows in host memory, all keys of a
   // vocabulary, and `keys`, whose rows are in lower tiers. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Add `keys` (of rows in lower tiers) and all keys of a vocabulary to the change log. The rows of
-  // these keys were removed, have their first values again, or have another layout.
+  // Add all keys of a vocabulary, and `keys`, whose rows are in lower tiers, to the change log. The
+  // rows of these keys were removed, have their first values again, or have another layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If true, a row in a lower tier must

@@ -79,8 +79,8 @@ class DeviceRows {
   // the host cannot read the slots.
   void WriteBack(int64_t key);
   void WriteBackAll();
-  // Removes a row whose block will be freed. The slot becomes free when no code runs in parallel
-  // over shards any more.
+  // Removes a row whose block will be freed. The slot becomes free after all parallel loops over
+  // shards have ended.
   void Forget(int shard, int64_t key);
   // Updates the row's block, and then removes the row from the cache, as Forget does.
   void WriteBackAndForget(int shard, int64_t key);
