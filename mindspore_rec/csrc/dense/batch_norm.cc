@@ -267,8 +267,9 @@ void Normalization::Backward(const SliceRun& slice) const {
   if (!is_moving_ && inputs_[0].adds) {
     throw std::logic_error("others read what is normalized by its batch");
   }
-  // With the statistics of the batch, `dx` receives the gradient of the activation's input, from
-  // which `BatchStatistics` later computes the gradient of the layer's input.
+  // If the layer normalizes by the statistics of the batch, `dx` receives the gradient of the
+  // activation's input. `BatchStatistics` later computes the gradient of the layer's input from
+  // `dx`.
   loops.normalized_gradient(norm_.activation, slice.real_rows(), width(), slice.value(norm_.input),
                             vectors.mean, norm_.masks.Rows(slice), slice.value(norm_.output), g,
                             sums, sums + width(), is_moving_ ? g : dx);

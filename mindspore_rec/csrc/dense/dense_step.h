@@ -2,7 +2,7 @@
 //
 // The optimizer step of dense parameters in MindSpore's memory. One pass updates all parameters, in
 // parallel over pieces of the parameters. The results do not depend on the number of threads:
-// pieces depend only on sizes, and each element is updated independently of all others.
+// pieces depend only on sizes, and each element is updated independently of all other elements.
 #pragma once
 
 #include <cstddef>

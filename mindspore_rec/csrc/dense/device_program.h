@@ -6,7 +6,7 @@
 //
 // The host does the small work that occurs once per batch on single vectors: packing a cross
 // network, joining the statistics of a batch normalization, and summing up the gradient of a bias.
-// This work takes only microseconds, and uses the same code as a program on the host.
+// The host's work takes only microseconds, and uses the same code as a program on the host.
 #pragma once
 
 #include <cstdint>

@@ -124,7 +124,7 @@ struct Elementwise {
                                        const uint16_t* output, int64_t output_ld, Block gradient,
                                        uint16_t* result, int64_t result_ld, float* bias_sums);
 
-  // `gelu` computes output = gelu(x), and `gelu_gradient` computes gradient = gradient gelu'(x).
+  // `gelu` computes output = gelu(x). `gelu_gradient` computes gradient = gradient * gelu'(x).
   void (*gelu)(int64_t rows, int64_t width, Block x, Block output);
   void (*gelu_gradient)(int64_t rows, int64_t width, Block x, Block gradient);
 
@@ -208,7 +208,7 @@ struct Elementwise {
                                  Target of_x0, Target of_t, Target of_x);
 
   // Runs a cross network. `factor` is x, or a rounded copy of x if matrix products need rounded
-  // factors. `products` [rows, layers] receives factor weight^T.
+  // factors. `products` [rows, layers] receives factor * weight^T.
   void (*cross_rows)(int64_t rows, const CrossRows& cross, Block x, Block factor, Block products,
                      Block output);
   // Computes the gradient of x. Adds the gradients of weight, bias and constants to `sums`, in

@@ -178,8 +178,8 @@ class DenseProgram {
   // ---- runs
 
   // If `run` has an input in bfloat16, the input's entry in `inputs` is ignored. Each slice of a
-  // bfloat16 input is converted to float32 while the slice is in the processor's cache. In the same
-  // way, each slice of the input's gradient is rounded to bfloat16.
+  // bfloat16 input is converted to float32 while the slice is in the processor's cache. Each slice
+  // of the input's gradient is rounded to bfloat16 while the slice is in the cache.
 
   // Computes the outputs. The caller sets `batch`, `packed`, `parameters` and `extras` in `run`,
   // and for training also `training` and `saved`. In a prediction, values are stored only during

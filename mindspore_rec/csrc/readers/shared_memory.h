@@ -52,7 +52,8 @@ class SharedMemory {
   const SharedTableSpec& spec(size_t table) const { return specs_[table]; }
   uint64_t arena_offset() const { return arena_offset_; }
   uint64_t arena_bytes() const { return arena_bytes_; }
-  // Layout of a table's rows. For float32 rows, use only the layout's header().
+  // Layout of a table's rows. If the rows are float32, only header() of the returned layout is
+  // valid.
   QuantisedLayout layout(size_t table) const {
     const SharedTableSpec& of = spec(table);
     return {of.dim, of.bits, true, of.aged()};

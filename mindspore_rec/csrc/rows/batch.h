@@ -112,7 +112,7 @@ struct Batch {
   Buffer<char> copies;
 
   // For a pooled lookup, `bag` and `weight` contain, for each position, the index of the bag and
-  // the weight of the gradient. In a lookup that is not pooled, the two arrays are unused.
+  // the weight of the gradient. In any other lookup, `bag` and `weight` are unused.
   bool pooled = false;
   size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
   Buffer<uint32_t> bag;

@@ -31,7 +31,7 @@ struct RowKernels {
                  const float* default_row, int dim, float* out);
 
   // out = scale * sum over i of weight[i] * rows[index[i]]. If `weight` is null, all weights are 1.
-  // For a null row, the value is default_row.
+  // If rows[index[i]] is null, the row's value is the array `default_row`.
   void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
                const float* default_row, float scale, int dim, float* out);
 

@@ -72,10 +72,11 @@ struct SequenceKernels {
   void (*attend_gradient)(const AttentionForm& form, const AttentionList& list,
                           const float* of_output, float* of_qkv, const AttentionSums& sums,
                           float* memory);
-  // Writes (x - mean) / sqrt(variance + epsilon) * scale + shift of each row.
+  // For each row, writes (x - mean) / sqrt(variance + epsilon) * scale + shift.
   void (*norm_rows)(int64_t rows, int64_t width, const float* x, const float* scale,
                     const float* shift, float epsilon, float* output);
-  // Writes the gradient of x, and adds to the gradients of scale and shift.
+  // Writes the gradient of x to `of_x`, and adds the gradients of scale and shift to `of_scale` and
+  // `of_shift`.
   void (*norm_rows_gradient)(int64_t rows, int64_t width, const float* x, const float* scale,
                              float epsilon, const float* of_output, float* of_x, float* of_scale,
                              float* of_shift);

@@ -97,7 +97,7 @@ class TargetBackward {
       width_ += form_.layers[k].width * before;
       before = form_.layers[k].width;
     }
-    // The number of tasks is at most 64, and smaller if the sums of a task are large.
+    // There are at most 64 tasks, and fewer tasks if the sums of one task take much memory.
     constexpr int64_t kMostTasks = 64, kLeastTasks = 4, kMostFloats = 1 << 22;
     const int64_t tasks = std::clamp(kMostFloats / width_, kLeastTasks, kMostTasks);
     tasks_ = std::min(tasks, blocks_.blocks);

@@ -37,7 +37,7 @@ class Markers:
         self._subject = subject
 
     def begin(self, buckets: Iterable[int]) -> list[int]:
-        """Assign numbers to the commands of a write before they are sent, and return the numbers.
+        """Return a new sequence number for each command of a write that is about to be sent.
 
         Args:
             buckets: the bucket of each command, in the order in which the commands take effect.

@@ -330,7 +330,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return the page of a bucket at `place`, an HSCAN cursor of the server process `life`."""
+        """Return an HSCAN page of a bucket. Server process `life` returned the cursor `place`."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)

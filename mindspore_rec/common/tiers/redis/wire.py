@@ -110,8 +110,9 @@ class Packer:
         return order, pieces
 
     def _fields(self, keys: np.ndarray, order: np.ndarray, width: int) -> np.ndarray:
-        """Return a byte matrix with one line per key. The first 12 bytes of a line are the field
-        and its length in Redis' protocol.
+        """Return a byte matrix with one line per key.
+
+        The first 12 bytes of a line are the field and its length in Redis' protocol.
         """
         lines = np.empty((len(keys), width), np.uint8)
         lines[:, :4] = self._head

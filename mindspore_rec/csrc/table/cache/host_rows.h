@@ -58,7 +58,8 @@ class HostRows {
   // rows. Rows that a prefetched batch needs are demoted only if `prefetched` is true.
   size_t Demote(size_t rows, bool prefetched);
   // Return the keys in `pending` and in the batch that have no row in any tier. `at` contains the
-  // batch positions of the keys that were looked up in lower tiers, and `found` the results.
+  // batch positions of the keys that were looked up in lower tiers. found[i] is true if a lower
+  // tier has the row of the key at position at[i].
   static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
                                          const std::vector<uint32_t>* missing,
                                          const std::vector<uint32_t>& at, const bool* found);

@@ -52,7 +52,7 @@ class Candidates {
   // Set a key's counter to the value of an exported counter. Throws std::bad_alloc.
   void Import(uint64_t hash, const RowMeta& counter);
   CountingSketch& sketch() { return sketch_; }
-  // Set the event time of all counters without an event time to the current event time.
+  // Set all missing event times of counters to the current event time.
   void StampTime();
   // Allocate the empty index that the caller passes to Clear. Throws std::bad_alloc.
   std::unique_ptr<Index> Emptied() const;

@@ -130,7 +130,7 @@ class Shard {
   // For a table with lower tiers: return which rows must stay in host memory and which rows have
   // copies in lower tiers.
   RowPins& pins() { return pins_; }
-  // Set the event time of all rows without an event time to the current event time.
+  // Set all missing event times of rows to the current event time.
   void StampTime();
   // Return the live rows, in the order of their places. The result also includes rows that are due
   // for eviction but not evicted yet. With an identity index, the result has a row for every key of

@@ -94,8 +94,8 @@ class UpperTier {
   void CopyOut(const VictimCandidate& victim, std::vector<int64_t>* keys, std::vector<char>* rows);
   // Free the place of a victim after the victim has been written to a lower tier.
   void Free(const VictimCandidate& victim) noexcept;
-  // Call write(keys, rows) with copies of all rows, about `most` at a time, and mark these rows as
-  // having copies in a lower tier.
+  // Call write(keys, rows) with copies of all rows, about `most` rows per call, and record that
+  // these rows have copies in a lower tier.
   void CopyAll(size_t most,
                const std::function<void(std::vector<int64_t>, std::vector<char>)>& write);
 
