@@ -6,7 +6,8 @@
 //
 // The host does the small work that occurs once per batch on single vectors: packing a cross
 // network, joining the statistics of a batch normalization, and summing up the gradient of a bias.
-// The host's work takes only microseconds, and uses the same code as a program on the host.
+// The work on single vectors takes only microseconds, and uses the same code as a program on the
+// host.
 #pragma once
 
 #include <cstdint>

@@ -100,8 +100,9 @@ struct BatchRun {
   // is true, the program does not copy the inputs.
   bool has_inputs = false;
   std::vector<const float*> inputs;
-  // The matrices of the caller that layers read and write directly: inputs, outputs, gradients of
-  // outputs, gradients of inputs. An entry is null if the caller does not pass the matrix.
+  // The caller's matrices that layers read and write directly, without a copy: inputs, outputs,
+  // gradients of outputs, gradients of inputs. An entry is null if the caller does not pass the
+  // matrix.
   std::vector<float*> given;
 
   int64_t padded() const { return slices * slice_rows; }

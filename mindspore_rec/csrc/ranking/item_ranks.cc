@@ -22,8 +22,8 @@ size_t UsersOfTile(size_t users) {
   return std::max<size_t>(8, std::min(kMostUsers, (share + 7) / 8 * 8));
 }
 
-// Calls fn(first_item, items, scores, stride) for the tiles of the users from `begin` to `end`, in
-// the order of the items. The score of user `begin` + u and item first_item + i is
+// For the users from `begin` to `end`, calls fn(first_item, items, scores, stride) for each tile of
+// items, in the order of the items. The score of user `begin` + u and item first_item + i is
 // scores[u * stride + i].
 template <typename Fn>
 void ForScoreTiles(const ScoredVectors& vectors, size_t begin, size_t end, const Fn& fn) {

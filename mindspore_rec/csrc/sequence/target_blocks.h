@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The blocks of rows of a target attention, and the steps of one block that the forward pass and
-// the gradient share.
+// Divides the rows of a target attention into blocks. Also contains the computations on one block
+// that the forward pass and the gradient share.
 #pragma once
 
 #include <algorithm>

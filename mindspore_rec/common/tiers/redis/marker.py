@@ -92,6 +92,6 @@ class Markers:
         return pack(b"HSET", self._names[bucket], TOKEN, self.token, SEQUENCE, number)
 
     def clear(self, bucket: int) -> Packed:
-        """Return the transaction, with 4 replies, that deletes the bucket and writes its marker."""
+        """Return the 4 commands of a transaction that deletes a bucket and writes the marker."""
         unlink = pack(b"UNLINK", self._names[bucket])
         return pack(b"MULTI"), unlink, self.put(bucket), pack(b"EXEC")

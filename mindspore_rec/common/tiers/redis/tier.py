@@ -408,7 +408,7 @@ class RedisTier:
             )
 
     def _greet(self, link: Link, rows: bool) -> None:
-        """Check on a new connection that the server evicts no keys and has all written rows."""
+        """For a new connection, check that the server evicts no keys and has all written rows."""
         self._check_eviction(link)
         if not rows:
             return

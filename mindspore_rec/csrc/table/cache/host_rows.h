@@ -24,7 +24,8 @@ class HostRows {
   // Maximum number of rows in host memory.
   int64_t Capacity() const;
   // A call with many keys is split into parts; return the number of keys in a part. A part has
-  // fewer keys than host memory has rows, so that rows can be demoted between two parts.
+  // fewer keys than the number of rows that fit into host memory, so that rows can be demoted
+  // between two parts.
   size_t PartKeys() const;
 
   // Make the keys of the batch unique and find their rows. For training, promote the rows that are

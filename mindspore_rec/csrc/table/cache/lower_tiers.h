@@ -50,7 +50,7 @@ class LowerTiers {
   template <typename Fn>
   auto OnTier(Fn fn) const;
 
-  // Open the tiers, unless they are open, and return the queue in front of the tiers.
+  // If the tiers are not open yet, open the tiers. Return the queue in front of the tiers.
   WriteBehind& Queue();
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
@@ -102,8 +102,8 @@ class LowerTiers {
   };
   // Copy all rows to the new layout, with fresh optimizer state. The existing rows stay unchanged.
   Relaid Relay(const RowLayout& layout);
-  // Replace the rows by the copies that Relay has made. Returns the old queue; the table no longer
-  // reads the old queue's rows.
+  // Replace the table's rows with `relaid`, the result of Relay. Returns the old queue; the table
+  // no longer reads the old queue's rows.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
   // Clear tiers that the table no longer uses. If clearing fails, clearing is tried again by the
   // queue's thread, by Flush, by the next change of the layout, and by Close. Until the tiers are
@@ -144,7 +144,8 @@ class LowerTiers {
   // Queues of stale tiers. A stale tier contains rows that the table no longer reads: rows in an
   // earlier layout, or rows in a new layout if the change to this layout failed. Each of these
   // queues contains only a request to clear its tier, and repeats the request until the tier is
-  // cleared. Flush and the next change of the layout wait until all these queues are empty.
+  // cleared. Flush and the next change of the layout wait until the queues of all stale tiers are
+  // empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

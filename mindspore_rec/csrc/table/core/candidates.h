@@ -29,7 +29,8 @@ class Candidates {
   // True if memory for `keys` new counters is already reserved.
   bool HasRoom(size_t keys) const;
   void Reserve(size_t keys);
-  // Grow the index, if it could not grow earlier because memory was short. Throws std::bad_alloc.
+  // If the index could not grow earlier because memory was short, grow the index now. Throws
+  // std::bad_alloc.
   void CatchUp() { index_->CatchUp(); }
 
   // In the methods below, `hash` is IndexHash(key).
@@ -45,7 +46,7 @@ class Candidates {
 
   // Drop the counter in place `id` if the counter's age has reached the limit.
   void Evict(uint32_t id);
-  // Return an upper bound: the places of all counters in use are below end().
+  // Return an upper bound of the places: every counter in use has a place below end().
   uint32_t end() const { return store_.end(); }
   // Append the exact counters to `counters`. If the counts are in a sketch, nothing is appended.
   void Export(std::vector<RowMeta>* counters) const;

@@ -2,8 +2,8 @@
 //
 // Shard: 1/16 of a table. A hash of the key chooses the shard; in a table with an identity index,
 // the key's low bits choose the shard. A shard is a sequential data structure, and only one thread
-// at a time works on it. Threads work on different shards in parallel, so results never depend on
-// the number of threads.
+// at a time works on a shard. Threads work on different shards in parallel, so results never depend
+// on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -185,9 +185,9 @@ class Shard {
   // that must stay in host memory for the current step or call are left out. Rows that prefetched
   // batches have pinned are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
-  // Return the row in `place`, the place of a candidate.
+  // Return the row of the candidate in `place`.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
-  // Free the place of a demoted row, which is now in a lower tier.
+  // Free the place of a row that has been demoted to a lower tier.
   void FreeDemoted(uint32_t place) noexcept;
   // Append copies of at most `most` rows, beginning at `place`, and record that these rows have
   // copies in a lower tier. Returns the next place, or Index::kNone at the end.

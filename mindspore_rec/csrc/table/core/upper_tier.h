@@ -71,7 +71,7 @@ class UpperTier {
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
   // position in the batch. `rows` contains the blocks of the rows, one after another. If `rows` is
-  // null, Promote does not write the rows, and the caller must write them. Adds the number of
+  // null, Promote does not write the rows, and the caller must write the rows. Adds the number of
   // promoted rows to *promoted. Throws std::bad_alloc. After a std::bad_alloc, the rows that are
   // already promoted stay in host memory if `rows` is not null. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
