@@ -22,14 +22,15 @@ MIN_SSD_BYTES = 64 << 20
 def cache_of_sizes(
     where: str, dim: int, cache: Any, device: Any, host: Any, ssd: Any, ssd_data_path: Any
 ) -> CacheConfig | None:
-    """Return the tiers that the arguments of `create_table` describe: `cache` or vocabulary sizes.
+    """Return the tiers from the arguments of `create_table`: from `cache` or vocabulary sizes.
 
     Args:
         where: text that precedes an argument's name in error messages.
         dim: number of floats in a row's value.
         cache: the argument `cache`.
         device: the argument `device_vocabulary_size`, in rows; 0 for no device cache.
-        host: the argument `host_vocabulary_size`, in rows; at least 1 with an SSD tier, 0 without.
+        host: the argument `host_vocabulary_size`, in rows: at least 1 if there is an SSD tier,
+            otherwise 0.
         ssd: the argument `ssd_vocabulary_size`, in rows; 0 for no SSD tier. The byte limit of the
             SSD tier is at least 64 MiB. The limit has space for `ssd` rows with the largest
             optimizer state, and for outdated copies of rows.

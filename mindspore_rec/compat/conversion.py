@@ -94,7 +94,10 @@ class Conversion:
         self._net, self._pairs, self._fused = None, [], []
 
     def replacements(self, *, back: bool = False) -> dict[int, nn.Cell]:
-        """Map the `id` of each old cell to its new cell; if `back`, map new cells to old cells."""
+        """Map `id(cell)` of each old cell to the new cell.
+
+        If `back` is True, map `id(cell)` of each new cell to the old cell.
+        """
         pairs = [(target.cell, new) for target, new in self._pairs] + self._fused
         return (
             {id(new): old for old, new in pairs} if back else {id(old): new for old, new in pairs}

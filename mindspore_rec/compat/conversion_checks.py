@@ -176,7 +176,7 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Discard compiled graphs that use replaced cells, of a network and of the cells around it."""
+    """Discard compiled graphs of a network, and of outside cells that use the network's cells."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

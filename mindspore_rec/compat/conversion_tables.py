@@ -66,7 +66,7 @@ def config_of(
 
     Raises:
         ValueError: the template's `embedding_dim` differs from the embedding's dim, or the template
-            does not fit this kind of table.
+            does not fit a table of this `kind`.
     """
     if template.embedding_dim != target.dim:
         raise ValueError(
@@ -94,8 +94,8 @@ def new_lookup(
         target: the embedding.
         config: config of the embedding's table.
         keep_weights: True to start rows with the values of the weights.
-        tables: dict from the `id` of an old weight to the table that replaces the weight; the
-            function adds new tables.
+        tables: dict that maps `id(weight)` of an old weight to the table that replaces the weight;
+            the function adds new tables.
 
     Raises:
         NameTakenError: an open table has the same name.

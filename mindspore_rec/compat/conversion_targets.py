@@ -38,7 +38,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Name of the cell in messages; the table's name is a prefix followed by `path`."""
+        """Path of the embedding cell in the network, used in messages and in the table's name."""
         return self.paths[0]
 
     @property
@@ -211,7 +211,7 @@ def replace_in(net: nn.Cell, replacements: dict[int, nn.Cell]) -> None:
 
     Args:
         net: the network.
-        replacements: dict from the `id` of each old cell to the new cell.
+        replacements: dict that maps `id(cell)` of each old cell to the new cell.
     """
     for cell in {id(cell): cell for _, cell in walk(net)}.values():
         attributes = vars(cell)

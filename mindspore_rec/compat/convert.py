@@ -79,7 +79,7 @@ def convert(
     Args:
         net: the network, which is changed in place.
         names: one or several paths of embeddings, or patterns such as 'tower.*'. Default: any.
-        min_size: least number of rows of an embedding to convert. Default: any.
+        min_size: embeddings with fewer rows are not converted. Default: no minimum.
         predicate: function of path and cell that returns True for embeddings to convert. Default:
             any.
         kind: 'hash': a `HashEmbeddingLookup`, whose table accepts any id and grows; 'static': an

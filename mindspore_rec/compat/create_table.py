@@ -70,8 +70,8 @@ def create_table(
         device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. If
             the table has more rows than `device_vocabulary_size`, the other rows are in lower
             tiers. Default: 0.
-        host_vocabulary_size: maximum number of rows in host memory; at least 1 with an SSD tier, 0
-            without. Without an SSD tier, host memory is the lowest tier and has no limit;
+        host_vocabulary_size: maximum number of rows in host memory: at least 1 if there is an SSD
+            tier, otherwise 0. Without an SSD tier, host memory is the lowest tier and has no limit;
             `eviction=Eviction(max_rows=N)` can limit the number of rows. Default: 0.
         ssd_vocabulary_size: number of rows for which the SSD tier must have space. The SSD tier's
             limit is 1.8 times the bytes of `ssd_vocabulary_size` rows, but at least 64 MiB. The
@@ -99,7 +99,7 @@ def create_table(
             Default: none.
         seed: seed of the initial values, 0 to 2**64 - 1. Default: the seed of `init`, or 0.
         cache: the tiers as a `CacheConfig`, which has more settings than the arguments for sizes.
-            Default: the tiers that the three sizes describe.
+            Default: the tiers follow from the three arguments for sizes.
         config: a `TableConfig` with a name, in place of the arguments above that describe the
             table; only `specs` and `padding_keys` may be set together with `config`.
         **unknown: any other argument raises TypeError; for an argument of Rec SDK, the message

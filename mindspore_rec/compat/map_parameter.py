@@ -29,7 +29,7 @@ __all__ = ["MapParameter"]
 
 
 class _OfHashTables(type(HashTable)):  # type: ignore[misc]
-    """Metaclass of MapParameter, which makes every HashTable an instance of MapParameter."""
+    """Metaclass that makes every HashTable count as an instance of MapParameter."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if cls is MapParameter:

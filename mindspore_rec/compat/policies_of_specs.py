@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert thresholds of features to policies of their table; check that all thresholds agree."""
+"""Convert thresholds of features to policies of a table; check that the thresholds are equal."""
 
 from __future__ import annotations
 

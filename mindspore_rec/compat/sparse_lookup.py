@@ -163,7 +163,7 @@ def _ids_of(
 
 
 def _merge_padding(table: MapParameter, ids: Tensor) -> Tensor:
-    """Replace all padding keys by the first padding key, because the operator supports only one."""
+    """Replace all padding keys by the first one, because the operator supports one padding key."""
     if ids.dtype != ms.int32 and ids.dtype != ms.int64:
         raise TypeError("ids must be int32 or int64")
     if table.key_dtype == ms.int64:

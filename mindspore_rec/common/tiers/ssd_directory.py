@@ -5,7 +5,7 @@ Each of several workers has its own directory, `worker-<number>-of-<workers>/row
 because a worker's rows depend on the worker's index and on the number of workers.
 
 Each generation has one row size. When an optimizer changes the row size, the native core opens the
-next generation and moves the rows to it.
+next generation and moves the rows to this generation.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SsdDirectory:
             generation: number of the generation; the first generation of a run has number 0.
 
         Raises:
-            ValueError: the size of the rows to keep is not `row_bytes`.
+            ValueError: the rows that are kept from an earlier run do not have `row_bytes` bytes.
             OSError: `_native.SsdStore` raises it.
         """
         target = self.path / f"rows-{generation}"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs functions for calls from Python, after releasing Python's lock.
+// Functions that release Python's lock (the GIL) and then run C++ code.
 #pragma once
 
 #include <pybind11/pybind11.h>

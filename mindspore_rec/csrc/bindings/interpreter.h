@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Releases the interpreter's lock for the core (util/interpreter_lock.h).
+// Installs the functions with which C++ code releases Python's GIL (util/interpreter_lock.h).
 #pragma once
 
 namespace msrec {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tiers created in Python, for use by tables. A tier is an SsdStore, or an object with the
+// Tiers that Python code creates and passes to tables. A tier is an SsdStore, or an object with the
 // attribute row_bytes and the methods read, write, erase, flush, size, scan, clear, stats and
 // close. An example is mindspore_rec/common/tiers/redis/tier.py. A Python exception of a tier is
 // translated to a std::runtime_error, and RowDamagedError is translated to RowDamaged.

@@ -5,7 +5,7 @@
 
 namespace msrec {
 
-// Functions of the Python module that rank items by the products of vectors.
+// Adds the functions that rank items by dot products to the Python module.
 void BindRanking(pybind11::module_* module);
 
 }  // namespace msrec

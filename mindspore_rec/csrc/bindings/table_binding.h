@@ -41,7 +41,7 @@ void BindTableLife(TableClass* table);
 void BindTableTraining(TableClass* table);
 void BindTableDevice(TableClass* table);
 void BindTableRows(TableClass* table);
-// Export and import of all rows, marks and changes.
+// Export and import of all rows, and export of the rows that have changed since a mark.
 void BindTableWhole(TableClass* table);
 // Digests of rows and of whole tables.
 void BindTableDigest(TableClass* table);

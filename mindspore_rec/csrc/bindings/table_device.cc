@@ -29,7 +29,8 @@ float* SharedMatrix(const PyTable& self, const py::object& object, const char* a
   return static_cast<float*>(const_cast<void*>(array.data()));
 }
 
-// Rows to move between the cache and the host: (out_slots, in_slots, in_values, in_states).
+// Returns the rows to move between the cache and the host, as the tuple (out_slots, in_slots,
+// in_values, in_states).
 py::tuple ToTuple(const PyTable& self, const RowMoves& moves) {
   const auto in = static_cast<py::ssize_t>(moves.in_slots.size());
   const py::ssize_t width = in == 0 ? 0 : static_cast<py::ssize_t>(moves.in_states.size()) / in;

@@ -22,7 +22,8 @@ namespace {
 
 using Released = py::gil_scoped_release;
 
-// Prints the stacks of all Python threads with a CPython function that needs no GIL.
+// Prints the stacks of all Python threads. The function calls _Py_DumpTracebackThreads of CPython,
+// which needs no GIL.
 void PrintStacks(int fd) {
   using Dump = const char* (*)(int, PyInterpreterState*, PyThreadState*);
   static const auto dump = reinterpret_cast<Dump>(dlsym(RTLD_DEFAULT, "_Py_DumpTracebackThreads"));

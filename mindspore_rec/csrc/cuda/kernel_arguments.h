@@ -188,8 +188,8 @@ struct GroupDotsArguments {
   Rows a, b, target;
 };
 
-// Computes the products of ScaleGroupsArguments, and writes their sums over the rows of each chunk
-// to `partial`.
+// Computes the same products as ScaleGroupsArguments, and writes the sums of the products over the
+// rows of each chunk to `partial`.
 struct ScaledSumsArguments {
   Chunks chunks;
   int64_t group;
@@ -253,8 +253,8 @@ struct CrossInputGradientArguments {
 
 // In a forward kernel, `output` is the layer's output. In a gradient kernel, `output` is the
 // gradient of the layer's output. CurvesInputGradient has one thread for each number of a row.
-// KnotSums has one thread for each float of the knots in each chunk, and writes the sums over the
-// rows of the chunk to `partial`.
+// KnotSums has chunks * size threads, where size is the number of floats of the knots, and writes
+// the sums over the rows of each chunk to `partial`.
 struct CurvesArguments {
   int64_t numbers, dim, bins;
   const float* knots;
@@ -264,8 +264,8 @@ struct CurvesArguments {
   float* partial;
 };
 
-// As CurvesArguments. FrequencySums, WaveWeightSums and WaveBiasSums have one thread for each float
-// of the parameter in each chunk.
+// As CurvesArguments. FrequencySums, WaveWeightSums and WaveBiasSums have chunks * size threads,
+// where size is the number of floats of the parameter.
 struct WavesArguments {
   int64_t numbers, dim, count;
   const float *frequencies, *weight, *bias;

@@ -33,7 +33,7 @@ class KernelDevice : public DenseDevice {
 
 // Returns the current device of this thread. The functions in `Elementwise` have no device
 // argument, so these functions call CurrentKernelDevice. `Begin` sets the current device, and `End`
-// clears it.
+// clears the current device.
 KernelDevice& CurrentKernelDevice();
 void SetCurrentKernelDevice(KernelDevice* device);
 

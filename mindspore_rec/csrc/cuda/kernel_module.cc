@@ -37,7 +37,7 @@ std::string KeyOf(int compute_capability, int major, int minor) {
 
 uint32_t ChecksumOf(const std::string& code) { return Crc32c(0, code.data(), code.size()); }
 
-// Returns the machine code in a file, after verifying its checksum. Returns "" if the file is
+// Reads machine code from a file and verifies the file's checksum. Returns "" if the file is
 // damaged or does not belong to this user.
 std::string ReadCode(const std::string& path) {
   struct stat about;

@@ -35,7 +35,7 @@ void Launch(const char* kernel, int64_t threads, const Arguments& arguments) {
   CurrentKernelDevice().Launch(kernel, threads, arguments);
 }
 
-// Splits rows into chunks, in each of which one thread per column adds up the rows. The number of
+// Splits rows into chunks. In each chunk, one thread per column adds up the rows. The number of
 // chunks is large enough to keep a GPU busy, and small enough that one thread per column can add up
 // all chunks. The chunks depend only on the number of rows.
 inline kernels::Chunks ChunksOf(int64_t rows, int64_t width) {
@@ -59,7 +59,7 @@ inline float* ScratchFloats(int64_t n) {
 // Adds the partial sums [chunks, width] of all chunks to sums[column].
 void JoinChunks(const kernels::Chunks& chunks, const float* partial, float* sums);
 
-// Adds the sum of x over the rows to sums[column]. `partial` has ThreadsOf(ChunksOf(rows, width))
+// Adds the sum of each column of x to sums[column]. `partial` has ThreadsOf(ChunksOf(rows, width))
 // floats.
 void AddColumns(int64_t rows, int64_t width, const Block& x, float* partial, float* sums);
 

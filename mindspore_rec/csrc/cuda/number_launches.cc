@@ -7,7 +7,8 @@ namespace msrec {
 namespace kernel_loops {
 namespace {
 
-// Starts a kernel that writes sums over the rows of chunks, and adds the chunks to `sums`.
+// Starts a kernel that writes the sums over the rows of each chunk. Then adds the sums of all
+// chunks to `sums`.
 template <typename Arguments>
 void AddSums(const char* kernel, int64_t rows, int64_t width, Arguments arguments, float* sums) {
   arguments.chunks = ChunksOf(rows, width);

@@ -50,8 +50,8 @@ struct Moments {
   explicit Moments(int64_t width)
       : means(static_cast<size_t>(width), 0.0), squares(static_cast<size_t>(width), 0.0) {}
 
-  // Adds the moments of `rows` further rows: each column's mean and sum of squared deviations
-  // (Chan, Golub & LeVeque, 1979).
+  // Adds another set of `rows` rows, given the mean and the sum of squared deviations of each
+  // column (Chan, Golub & LeVeque, 1979).
   template <typename T>
   void Join(double rows, const T* other_means, const T* other_squares) {
     if (rows == 0) return;
@@ -267,8 +267,9 @@ void Normalization::Backward(const SliceRun& slice) const {
   if (!is_moving_ && inputs_[0].adds) {
     throw std::logic_error("others read what is normalized by its batch");
   }
-  // With the statistics of the batch, `dx` receives the gradient of the activation's input, from
-  // which `BatchStatistics` later computes the gradient of the layer's input.
+  // If the layer normalizes by the statistics of the batch, `dx` receives the gradient of the
+  // activation's input. `BatchStatistics` later computes the gradient of the layer's input from
+  // `dx`.
   loops.normalized_gradient(norm_.activation, slice.real_rows(), width(), slice.value(norm_.input),
                             vectors.mean, norm_.masks.Rows(slice), slice.value(norm_.output), g,
                             sums, sums + width(), is_moving_ ? g : dx);

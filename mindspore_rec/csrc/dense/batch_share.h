@@ -15,8 +15,8 @@ class BatchShare {
   virtual ~BatchShare() = default;
 
   virtual int rank() const = 0;
-  // Returns the weight of each worker's gradients in the gradient of the whole batch. A worker
-  // without samples has weight 0.
+  // Returns one weight per worker. The gradient of the whole batch is the weighted sum of the
+  // workers' gradients. A worker without samples has weight 0.
   virtual const std::vector<float>& weights() const = 0;
   // Returns how many rows of the whole batch precede this worker's `rows` rows.
   virtual int64_t RowsBefore(int64_t rows) const = 0;

@@ -10,8 +10,8 @@
 
 namespace msrec {
 
-// The last part of a cross layer: computes output = x0 t + x, element by element. The input t is
-// the output of other layers, which read x. The inputs x and x0 may be the same value.
+// The last part of a cross layer: computes output = x0 t + x, element by element. Other layers
+// compute the input t from x. The inputs x and x0 may be the same value.
 class CrossCombine : public Layer {
  public:
   CrossCombine(View x0, View t, View x, View output);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DenseDevice: a processor other than the host's CPU that runs dense programs. On a device, a batch
-// is one slice. Values, gradients and weights are in the device's memory. The host and the device
-// run the same layers. Only the element-wise loops (`Elementwise`) and the matrix products have
-// separate code for the device.
+// DenseDevice: a processor that runs dense programs in place of the host's CPU. On a device, a
+// batch is one slice. Values, gradients and weights are in the device's memory. The host and the
+// device run the same layers. Only the element-wise loops (`Elementwise`) and the matrix products
+// have separate code for the device.
 //
 // A device runs calls in the order of the calls. Only one thread uses a device at a time: the
 // thread locks `mutex()` to run a program.

@@ -46,7 +46,7 @@ std::vector<int64_t> WidthsOf(const std::vector<View>& views) {
   return widths;
 }
 
-// Returns a copy of `given` with the device and the slices of `run`.
+// Returns a copy of `given` whose device and slices are copied from `run`.
 BatchRun HostOf(const BatchRun& given, const BatchRun& run) {
   BatchRun host = given;
   host.device = run.device;
@@ -118,8 +118,8 @@ bool DeviceProgram::HasRoom() const {
 }
 
 // Returns memory for a forward pass. Reuses the memory of an earlier forward pass whose backward
-// pass is done. If no such memory exists and no more memory may be allocated, reuses the memory of
-// the oldest pass.
+// pass is done. If all earlier passes still wait for their backward passes and no more memory may
+// be allocated, reuses the memory of the oldest pass.
 DeviceProgram::Kept* DeviceProgram::Keep() {
   auto at = std::find_if(kept_.rbegin(), kept_.rend(), [](const auto& k) { return !k->waits; });
   if (at == kept_.rend() && HasRoom()) {

@@ -6,7 +6,8 @@
 //
 // The host does the small work that occurs once per batch on single vectors: packing a cross
 // network, joining the statistics of a batch normalization, and summing up the gradient of a bias.
-// This work takes only microseconds, and uses the same code as a program on the host.
+// The work on single vectors takes only microseconds, and uses the same code as a program on the
+// host.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,10 @@ class Layer;
 
 class DeviceProgram {
  public:
-  // Limits on the number of forward passes that wait for their backward passes. At least kLeastKept
-  // forward passes may wait. More than kLeastKept passes may wait, as long as all waiting passes
-  // together take less than kKeptBytes. The number of waiting forward passes is limited, because
-  // the program cannot know whether a forward pass will have a backward pass.
+  // Limits on the number of forward passes that wait for their backward passes. kLeastKept forward
+  // passes may always wait. More forward passes may wait only if all waiting passes together take
+  // at most kKeptBytes. The number of waiting forward passes is limited, because the program cannot
+  // know whether a forward pass will have a backward pass.
   static constexpr size_t kLeastKept = 8;
   static constexpr size_t kKeptBytes = size_t{1} << 30;
 

@@ -83,7 +83,7 @@ struct NumberCurves {
 };
 
 // The waves of a number x are sin(2 pi f x) for each of the number's frequencies f, followed by
-// cos(2 pi f x) for each f. The output is relu(weight w + bias), where w is the vector of waves.
+// cos(2 pi f x) for each f. The output is relu(weight * w + bias), where w is the vector of waves.
 struct NumberWaves {
   int64_t numbers = 0;
   int64_t dim = 0;
@@ -124,7 +124,7 @@ struct Elementwise {
                                        const uint16_t* output, int64_t output_ld, Block gradient,
                                        uint16_t* result, int64_t result_ld, float* bias_sums);
 
-  // `gelu` computes output = gelu(x), and `gelu_gradient` computes gradient = gradient gelu'(x).
+  // `gelu` computes output = gelu(x). `gelu_gradient` computes gradient = gradient * gelu'(x).
   void (*gelu)(int64_t rows, int64_t width, Block x, Block output);
   void (*gelu_gradient)(int64_t rows, int64_t width, Block x, Block gradient);
 
@@ -169,11 +169,13 @@ struct Elementwise {
   void (*pair_sums)(int64_t rows, int64_t fields, int64_t dim, Block x, Block output);
   void (*pair_sums_gradient)(int64_t rows, int64_t fields, int64_t dim, Block x,
                              Block output_gradient, bool adds, Block gradient);
-  // Writes the sum of the columns of each row as one number.
+  // For each row, writes the sum of the row's numbers to `output`, which has one column.
   void (*row_sums)(int64_t rows, int64_t width, Block x, Block output);
 
-  // For each row, output [tasks, width] = gates [tasks, experts] units [experts, width]. If `adds`
-  // is true, the gradient loops add the gradient of the units or of the gates to `gradient`.
+  // For each row, output [tasks, width] = gates [tasks, experts] units [experts, width].
+  // `mix_units_gradient` computes the gradient of `units`, and `mix_gates_gradient` the gradient of
+  // `gates`. If `adds` is true, these functions add to `gradient`, otherwise the functions
+  // overwrite `gradient`.
   void (*mix)(int64_t rows, const MixtureShape& shape, Block units, Block gates, Block output);
   void (*mix_units_gradient)(int64_t rows, const MixtureShape& shape, Block gates,
                              Block output_gradient, bool adds, Block gradient);
@@ -193,8 +195,9 @@ struct Elementwise {
   void (*curves)(int64_t rows, const NumberCurves& curves, Block x, Block output);
   void (*curves_gradient)(int64_t rows, const NumberCurves& curves, Block x, Block gradient,
                           Target of_x, float* sums);
-  // `waves` computes the outputs [numbers, dim] of each row. `waves_gradient` computes the gradient
-  // of x, and adds the consecutive gradients of frequencies, weight and bias to `sums`.
+  // For each row, `waves` computes the vectors of all numbers: [numbers, dim]. `waves_gradient`
+  // computes the gradient of x, and adds the gradients of the parameters to `sums`: first
+  // frequencies, then weight, then bias.
   void (*waves)(int64_t rows, const NumberWaves& waves, Block x, float* scratch, Block output);
   void (*waves_gradient)(int64_t rows, const NumberWaves& waves, Block x, Block output,
                          Block gradient, float* scratch, Target of_x, float* sums);
@@ -205,7 +208,7 @@ struct Elementwise {
                                  Target of_x0, Target of_t, Target of_x);
 
   // Runs a cross network. `factor` is x, or a rounded copy of x if matrix products need rounded
-  // factors. `products` [rows, layers] receives factor weight^T.
+  // factors. `products` [rows, layers] receives factor * weight^T.
   void (*cross_rows)(int64_t rows, const CrossRows& cross, Block x, Block factor, Block products,
                      Block output);
   // Computes the gradient of x. Adds the gradients of weight, bias and constants to `sums`, in

@@ -9,7 +9,7 @@
 
 namespace msrec {
 
-// A part of a parameter: the `size` elements from element `offset` on. The parts of a parameter
+// A part of a parameter: `size` elements, beginning at element `offset`. The parts of a parameter
 // cover the whole parameter and do not overlap.
 struct ParameterPart {
   int parameter = -1;
@@ -40,8 +40,9 @@ class Layer {
   const std::vector<ParameterPart>& parameters() const { return parameters_; }
   // The extra inputs that the layer reads.
   const std::vector<ExtraInput>& extras() const { return extras_; }
-  // True if the layer always adds to the gradients of its inputs, and so needs cleared gradients if
-  // no other layer has written the gradients.
+  // True if the layer only adds to the gradients of its inputs, and never overwrites these
+  // gradients. If no other layer has written these gradients before, the program sets the gradients
+  // to 0 first.
   virtual bool always_adds() const { return true; }
 
   // True if the layer uses its inputs only as factors in matrix products.
@@ -69,8 +70,8 @@ class Layer {
   // Writes the outputs of a slice.
   virtual void Forward(const SliceRun& slice) const = 0;
   // Computes the gradients of a slice's inputs from the gradients of the slice's outputs, and may
-  // overwrite the gradients of the outputs. Adds the sums for the gradients of parameters to the
-  // slice's partial sums.
+  // overwrite the gradients of the outputs. Adds the slice's part of the parameters' gradients to
+  // the slice's partial sums.
   virtual void Backward(const SliceRun& slice) const = 0;
 
   // Do the layer's work between two stages, on one thread. The program calls these functions only
@@ -85,7 +86,7 @@ class Layer {
   virtual void Gradient(const BatchRun&, int64_t, bool) const {}
   // On a device, DeviceGradient runs after the last slice of a backward pass. DeviceGradient
   // computes the gradients of `device_parts` from all rows, in the device's memory. `Gradient`
-  // computes the gradients of all other parameters on the host, from partial sums.
+  // computes the gradients of the remaining parameters on the host, from partial sums.
   virtual void DeviceGradient(const BatchRun&, bool) const {}
   virtual std::vector<ParameterPart> device_parts() const { return {}; }
 

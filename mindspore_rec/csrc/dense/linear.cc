@@ -16,9 +16,9 @@ struct TileShape {
   int64_t rows, columns, depth;
 };
 
-// Returns the fastest tile shape. oneDNN copies both factors of each product. In float32, the
-// copies are cheapest if 128 x 256 numbers of the left factor stay in the cache. Each tile reads
-// the whole batch, so tiles are wide if the batch does not fit into the cache.
+// Returns the fastest tile shape. oneDNN copies both factors of each product. In float32, oneDNN
+// copies the factors fastest if 128 x 256 numbers of the left factor stay in the cache. Each tile
+// reads the whole batch, so tiles are wide if the batch does not fit into the cache.
 TileShape TileFor(FactorType type, int64_t batch) {
   constexpr int64_t kLargeBatch = 8192;
   if (type == FactorType::kFloat32) return {128, 1024, 256};

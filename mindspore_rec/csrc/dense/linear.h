@@ -52,8 +52,8 @@ class Linear : public Layer {
   // True if the weight is packed. A prediction of a single slice reads the weight only once, so
   // packing the weight would not pay.
   bool Packs(const BatchRun& run) const;
-  // Returns the shape of the product for a slice. Forward: output [rows, out] = input [rows, in]
-  // W^T. Backward: gradient of the input [rows, in] = gradient of the output [rows, out] W.
+  // Returns the shape of the product for a slice. Forward: output [rows, out] = input [rows, in] *
+  // W^T. Backward: input_gradient [rows, in] = output_gradient [rows, out] * W.
   ProductShape Shape(Pass pass, int64_t rows, int64_t lda, int64_t ldc) const;
   void Multiply(const SliceRun& slice, Pass pass, const Factor& from, const Block& to) const;
   // Returns the weight in the form that matrix products on a device read.

@@ -19,7 +19,7 @@ struct MemberBatch {
   const float* factors = nullptr;  // [members, width]
 };
 
-// Writes output [members, rows, width] = x factors.
+// Writes output[m, r, j] = x[r, j] * factors[m, j], an array [members, rows, width].
 void RepeatRows(const MemberBatch& batch, float* output, ThreadPool* pool);
 
 // Writes the gradients of x and of the factors from the gradient of the output.

@@ -38,7 +38,7 @@ struct WaveParameters {
   int bias = -1;
 };
 
-// The vector of a number is relu(weight waves + bias). A number x has `count` frequencies f. The
+// The vector of a number is relu(weight * waves + bias). A number x has `count` frequencies f. The
 // waves of x are sin(2 pi f x) for each f, followed by cos(2 pi f x) for each f.
 class WavesOfNumbers : public Layer {
  public:

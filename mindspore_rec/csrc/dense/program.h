@@ -17,8 +17,9 @@
 //
 // The caller provides three areas of memory, which are outputs of the operators. `saved` stores
 // values for the backward pass. `packed` stores weights in the layout that matrix products need.
-// `gradients` stores gradients that another stage reads, or from which the gradients of weights are
-// computed. Everything else is in scratch memory of the thread that runs a slice.
+// `gradients` stores two kinds of gradients: gradients that another stage reads, and gradients from
+// which the gradients of weights are computed. All other values and gradients are in scratch memory
+// of the thread that runs a slice.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +70,8 @@ struct ExtraInput {
 // The batch of one call of a program, and the memory for the call.
 struct BatchRun {
   const DenseProgram* program = nullptr;
-  // The device that runs the program (null if the host runs it), and the loops for this device.
+  // The device that runs the program, or null if the host runs the program. `loops` contains the
+  // loops for this device.
   DenseDevice* device = nullptr;
   const Elementwise* loops = nullptr;
   DeviceMemory* temporary = nullptr;  // temporary memory of a device
@@ -91,15 +93,16 @@ struct BatchRun {
   char* rounded = nullptr;          // rounded weights in a device's memory
   std::vector<float*> parameter_gradients;
   // bfloat16 inputs, and bfloat16 arrays for the gradients of inputs. Each vector has one entry per
-  // input. If an input is float32, its entry is null or missing.
+  // input. The entry of a float32 input is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
   // True if the backward pass also gets the inputs of the forward pass, in `inputs`. If has_inputs
   // is true, the program does not copy the inputs.
   bool has_inputs = false;
   std::vector<const float*> inputs;
-  // The matrices of the caller that layers read and write directly: inputs, outputs, gradients of
-  // outputs, gradients of inputs. An entry is null if the caller does not pass the matrix.
+  // The caller's matrices that layers read and write directly, without a copy: inputs, outputs,
+  // gradients of outputs, gradients of inputs. An entry is null if the caller does not pass the
+  // matrix.
   std::vector<float*> given;
 
   int64_t padded() const { return slices * slice_rows; }
@@ -142,8 +145,8 @@ class DenseProgram {
   void AddLayer(std::unique_ptr<Layer> layer);
   // Ends a stage after the last layer.
   void EndStage();
-  // Lays out the memory of a program with `parameters` parameters and `extras` extra inputs. After
-  // Finish, no layer can be added.
+  // Lays out the memory of the program. The arguments are the number of parameters and the number
+  // of extra inputs. After Finish, no layer can be added.
   void Finish(int parameters, int extras);
 
   // Functions that a layer calls while the program adds the layer.
@@ -176,8 +179,8 @@ class DenseProgram {
   // ---- runs
 
   // If `run` has an input in bfloat16, the input's entry in `inputs` is ignored. Each slice of a
-  // bfloat16 input is converted to float32 while the slice is in the processor's cache. In the same
-  // way, each slice of the input's gradient is rounded to bfloat16.
+  // bfloat16 input is converted to float32 while the slice is in the processor's cache. Each slice
+  // of the input's gradient is rounded to bfloat16 while the slice is in the cache.
 
   // Computes the outputs. The caller sets `batch`, `packed`, `parameters` and `extras` in `run`,
   // and for training also `training` and `saved`. In a prediction, values are stored only during
@@ -186,9 +189,9 @@ class DenseProgram {
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.
   void Release() const;
-  // Computes the gradients of inputs and parameters. The caller sets the same fields of `run` as
-  // for `Forward`, and `packed` and `saved` must be the memory that `Forward` has filled. The
-  // caller also sets `gradients` and `parameter_gradients`.
+  // Computes the gradients of inputs and parameters. The caller sets `gradients` and
+  // `parameter_gradients` in `run`, and the same fields as for `Forward`. `packed` and `saved` must
+  // be the memory that `Forward` has filled.
   void Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients) const;
 
@@ -202,15 +205,15 @@ class DenseProgram {
   // kBrief use the same memory.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. Matrices in an area lie one after another;
-  // the matrices before this matrix have `column` floats per row in total.
+  // The place of a value's matrix [rows, ld] in an area. Matrices in an area lie one after another.
+  // `column` is the number of floats per row in all matrices before this matrix.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
-    // Index of the caller's matrix in BatchRun::given, or -1. A matrix of the caller contains the
-    // rows of all slices, without padding rows, and takes no space in the area.
+    // Index of the caller's matrix in BatchRun::given, or -1. The caller's matrix contains the rows
+    // of all slices, without padding rows. A value in the caller's matrix takes no space in `area`.
     int given = -1;
   };
 
@@ -290,8 +293,8 @@ class SliceRun {
 
   Block value(const View& view) const;
   Block gradient(const View& view) const;
-  // Return columns of a value or of a gradient, for use as a factor of a matrix product. The
-  // numbers are rounded if the precision requires rounding.
+  // Return columns of a value or of a gradient as a factor of a matrix product. The numbers are
+  // rounded if the precision requires rounding.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
   // Return the leading dimensions of the blocks and factors. The *_ld methods work even if the
@@ -306,7 +309,7 @@ class SliceRun {
   // Rounds a value or a gradient for matrix products. Does nothing in float32.
   void RoundValue(const View& view) const;
   void RoundGradient(const View& view) const;
-  // Returns the address of this slice's partial sums at `column`, which is a result of
+  // Returns the address of this slice's partial sums. The argument `column` is a result of
   // AddPartialSums.
   float* partial_sums(int64_t column) const;
   // Returns temporary memory for one call of a layer, valid until the next call of Temporary.

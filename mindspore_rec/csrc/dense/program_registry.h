@@ -16,9 +16,9 @@ namespace msrec {
 int64_t RegisterProgram(std::shared_ptr<const DenseProgram> program);
 
 void UnregisterProgram(int64_t id);
-// Retires a program: the program is unregistered as soon as `kRetired` later programs have been
-// retired. The delay is necessary because, in PyNative mode, a cell's operators may still run after
-// Python has freed the cell. Device memory that no backward pass needs is freed at once.
+// Retires a program. The program is unregistered after `kRetired` more programs have been retired.
+// The delay is necessary because, in PyNative mode, a cell's operators may still run after Python
+// has freed the cell. Device memory that no backward pass needs is freed at once.
 void RetireProgram(int64_t id);
 constexpr size_t kRetired = 256;
 

@@ -101,8 +101,8 @@ std::unique_ptr<BatchShare> Share(BatchRun* run) {
   return share;
 }
 
-// Throws unless the operator has exactly `others` arguments in addition to the arguments that
-// ReadInputs reads.
+// Throws unless the number of arguments is `others` plus the number of arguments that ReadInputs
+// reads.
 void RequireOthers(const Args& args, const DenseProgram& program, int others) {
   args.RequireCount(others + program.inputs() + program.parameters() + program.extras());
 }

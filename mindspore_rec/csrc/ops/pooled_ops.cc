@@ -6,8 +6,8 @@
 namespace msrec {
 namespace {
 
-// Bags of a pooled lookup. In a 2-D ids tensor, each row is a bag. In a 1-D ids tensor, an offsets
-// tensor defines the range of each bag.
+// Bags of a pooled lookup. In a 2-D ids tensor, each row is a bag. If the ids tensor is 1-D, an
+// offsets tensor defines the range of ids of each bag.
 struct Bags {
   std::vector<int64_t> rows;
   BagView view;

@@ -111,8 +111,9 @@ TargetKept KeptOf(const Args& args, const TargetArgs& given, int first) {
 using msrec::Shape;
 using msrec::ThreadPool;
 
-// Outputs: sums [B, dim], inputs of activations, weights [N, 1], moments that were used, and for
-// each hidden layer the moving mean and the moving variance after the step.
+// Outputs: sums [B, dim], inputs of the activations, weights of the values [N, 1], the moments with
+// which Dice normalized, and for each hidden layer the moving mean and the moving variance after
+// the step.
 MSREC_EXPORT std::vector<Shape> MsrTargetAttentionInferShape(int* ndims, int64_t** shapes, void*) {
   const int64_t layers = msrec::LayersOf(ndims, shapes);
   const int64_t values = msrec::Dimension(ndims, shapes, 3);

@@ -22,8 +22,8 @@ size_t UsersOfTile(size_t users) {
   return std::max<size_t>(8, std::min(kMostUsers, (share + 7) / 8 * 8));
 }
 
-// Calls fn(first_item, items, scores, stride) for the tiles of the users from `begin` to `end`, in
-// the order of the items. The score of user `begin` + u and item first_item + i is
+// For the users from `begin` to `end`, calls fn(first_item, items, scores, stride) for each tile of
+// items, in the order of the items. The score of user `begin` + u and item first_item + i is
 // scores[u * stride + i].
 template <typename Fn>
 void ForScoreTiles(const ScoredVectors& vectors, size_t begin, size_t end, const Fn& fn) {
@@ -61,8 +61,8 @@ struct SortedItems {
     std::sort(items.begin(), items.end());
     items.erase(std::unique(items.begin(), items.end()), items.end());
   }
-  // Calls fn(item - first) for the items in [first, first + some). The range of each call must
-  // follow the range of the previous call.
+  // Calls fn(item - first) for each item from `first` to `first` + `some` - 1. The range of each
+  // call must follow the range of the previous call.
   template <typename Fn>
   void Take(size_t first, size_t some, const Fn& fn) {
     for (; place < items.size() && static_cast<size_t>(items[place]) < first + some; ++place) {
@@ -77,7 +77,8 @@ float ScoreOfItem(const ScoredVectors& vectors, size_t user, size_t item) {
   return vectors.bias == nullptr ? score : score + vectors.bias[item];
 }
 
-// The score of a target item, and the numbers of items with a higher score and with an equal score.
+// The score of a target item, the number of items with a higher score (`above`), and the number of
+// items with an equal score (`tied`).
 struct Standing {
   float score;
   int64_t above = 0;

@@ -77,7 +77,7 @@ void KeptDigests::EraseOne(int64_t key) {
   Part& part = parts_[PartOf(hash)];
   size_t place = part.homes == 0 ? part.checks.size() : Find(part, hash, key);
   if (place == part.checks.size() || part.checks[place] == 0) return;
-  // Close the gap: move later keys to lower places, but no key below its home.
+  // Close the gap: move later keys to lower places, but no key to a place below the key's home.
   for (size_t next = place + 1; next < part.checks.size() && part.checks[next] != 0; ++next) {
     if (HomeOf(HashOf(part.keys[next]), part.homes) > place) continue;
     part.keys[place] = part.keys[next];
@@ -137,8 +137,8 @@ uint64_t KeptDigests::Next(uint64_t place, size_t least, std::vector<int64_t>* k
         keys->push_back(part.keys[i]);
         checks->push_back(part.checks[i]);
       } else if (keys->size() >= enough && i + 1 < part.homes) {
-        // Place i is free. There are no free places between a key's home and the key's place, so
-        // all later keys have homes after place i.
+        // Place i is free. The places from a key's home to the key's place are never free, so the
+        // keys after place i also have homes after place i.
         return FirstHash(p, i + 1, part.homes);
       }
     }

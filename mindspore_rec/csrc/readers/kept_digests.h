@@ -29,7 +29,7 @@ class KeptDigests {
   KeptDigests(const KeptDigests&) = delete;
   KeptDigests& operator=(const KeptDigests&) = delete;
 
-  // Return the stored half of a digest, which is never 0.
+  // Return the part of a digest that is stored: the upper 32 bits, or 1 if these bits are 0.
   static uint32_t CheckOf(uint64_t digest) {
     const auto top = static_cast<uint32_t>(digest >> 32);
     return top == 0 ? 1 : top;
@@ -54,9 +54,9 @@ class KeptDigests {
   static constexpr int kParts = 64;  // the top bits of the hash select the part
   static constexpr size_t kSlack = 64;
 
-  // The index uses open addressing with linear probing. The homes are in the order of the hashes.
-  // After the last home, probing continues into kSlack extra places, and does not wrap around to
-  // the first home.
+  // The index uses open addressing with linear probing. A key with a larger hash has the same or a
+  // higher home. After the last home, probing continues into kSlack extra places, and does not wrap
+  // around to the first home.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<uint32_t> checks;  // 0 marks a free place
@@ -69,7 +69,7 @@ class KeptDigests {
   static size_t HomeOf(uint64_t hash, size_t homes) {
     return static_cast<size_t>(static_cast<unsigned __int128>(hash << 6) * homes >> 64);
   }
-  // Return the smallest hash in part `part` whose home is `home`.
+  // Return the smallest hash that has the home `home` in the part with number `part`.
   static uint64_t FirstHash(size_t part, size_t home, size_t homes);
   // Return the place of a key. If the key is missing, return the free place for the key, or the
   // number of places if no place is free.

@@ -45,8 +45,8 @@ class QuantisedRows::Finder : public ReadAhead<Finder<kStatic>> {
     this->Begin();
   }
 
-  // Return the address of the scale in the row of the next id. Return null if the id has no row,
-  // and &kDroppedRow if the filter drops the id.
+  // Return the row of the next id, as the address of the row's scale. Return null if the id has no
+  // row, and &kDroppedRow if the filter drops the id.
   const char* Next() {
     const size_t i = this->Advance();
     const int64_t id = ids_[i];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReadAhead: base class of finders. A finder finds the rows of many ids in order. Memory is far
-// slower than the arithmetic on rows, so each thread keeps dozens of loads in flight. While a
-// thread works on an id, the thread prefetches the index entry of the id kFar positions later, and
-// the row of the id kNear positions later.
+// ReadAhead: base class of finders. A finder is an object that finds the rows of many ids in order.
+// Memory is far slower than the arithmetic on rows, so each thread keeps dozens of loads in flight.
+// While a thread works on an id, the thread prefetches the index entry of the id kFar positions
+// later, and the row of the id kNear positions later.
 //
 // Finder derives from ReadAhead<Finder> and has these methods:
 //

@@ -47,7 +47,8 @@ void SharedArena::Free(uint64_t offset, uint64_t bytes) {
   }
   free_[first] = size;
   if (bytes < kKept) return;
-  // Also release each page that is free only together with an adjacent free range.
+  // If the first or last page of the range is free only together with an adjacent free range,
+  // release this page, too.
   const uint64_t from = std::max(first, offset / kSharedPage * kSharedPage);
   const uint64_t to =
       std::min(first + size, (offset + Size(bytes) + kSharedPage - 1) / kSharedPage * kSharedPage);

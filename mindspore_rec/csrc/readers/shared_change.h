@@ -34,8 +34,7 @@ struct SharedTableChange {
   class Staged {
    public:
     const std::vector<Entry>& entries() const { return entries_; }
-    // Number of places in the hash table: a power of two that keeps at least a third of the places
-    // free.
+    // Number of places in the hash table, a power of two. At least a third of the places are free.
     uint64_t places() const { return places_.size(); }
 
     // Reserve memory for n further keys. If Reserve throws std::bad_alloc, nothing has changed.

@@ -72,7 +72,7 @@ constexpr size_t kSharedControlBytes =
 constexpr int kBucketEntries = 12;
 
 // One cache line. An entry consists of one byte of the key's hash (0 for an empty entry) and the
-// slot of the key's row. The key itself is in the row.
+// slot of the key's row. The key is stored in the row, not in the entry.
 struct alignas(64) SharedBucket {
   std::atomic<uint64_t> tags[2];  // tags of entries 0 to 7, and of entries 8 to 11 with the bit
                                   // kPast

@@ -137,8 +137,8 @@ SharedMemory::SharedMemory(int fd, Access access) : fd_(fd), bytes_(FileBytes(fd
   void* mapped = mmap(nullptr, bytes_, rights, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (mapped == MAP_FAILED) Fail("mmap");
   base_ = static_cast<char*>(mapped);
-  // A reader also needs writable control pages, because the reader stores the sequence number of
-  // its root there.
+  // A reader stores the sequence number of its root in the control pages, so even a reader maps the
+  // control pages as writable.
   void* control = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (control == MAP_FAILED) {
     const int error = errno;

@@ -28,10 +28,10 @@ class SharedMemory {
  public:
   enum class Access { kRead, kWrite };
 
-  // Lay out an empty file, such as a memfd. Each table has an address space of `most_bytes` bytes
-  // for its rows. All other data together have an address space of `most_bytes` bytes, too. Create
-  // rounds `most_bytes` up to huge pages, and reduces `most_bytes` if the file would exceed 2^46
-  // bytes. The file takes memory only for written pages. If the file allows sealing
+  // Lay out an empty file, such as a memfd. The rows of each table have an address space of
+  // `most_bytes` bytes. All other data of the file share one more address space of `most_bytes`
+  // bytes. Create rounds `most_bytes` up to huge pages, and reduces `most_bytes` if the file would
+  // exceed 2^46 bytes. The file takes memory only for written pages. If the file allows sealing
   // (MFD_ALLOW_SEALING), its length is sealed. Create sets rows_offset and rows_bytes in the file's
   // copy of the specs. Requires: no other process has mapped the file yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
@@ -52,7 +52,8 @@ class SharedMemory {
   const SharedTableSpec& spec(size_t table) const { return specs_[table]; }
   uint64_t arena_offset() const { return arena_offset_; }
   uint64_t arena_bytes() const { return arena_bytes_; }
-  // Layout of a table's rows. For float32 rows, use only the layout's header().
+  // Layout of a table's rows. If the rows are float32, only header() of the returned layout is
+  // valid.
   QuantisedLayout layout(size_t table) const {
     const SharedTableSpec& of = spec(table);
     return {of.dim, of.bits, true, of.aged()};

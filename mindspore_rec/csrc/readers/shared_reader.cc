@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTaskIds = 4096;  // ids of a task
 
-// The age limits of a table. Ages are measured at the time that the root stores.
+// The age limits of a table. The root stores the step and the time at which ages are measured.
 class RowAge {
  public:
   RowAge(const SharedTableSpec& spec, const SharedTableRoot& root)
@@ -71,8 +71,8 @@ int SharedReader::Enter() {
   uint64_t newest = control.sequence.load();
   for (;;) {
     // The writer first publishes a root, and then reads the places of the readers. This reader
-    // first stores its sequence number in its place, and then reads the newest sequence number. So
-    // the writer sees this reader, or this reader sees the new root.
+    // first stores its sequence number in its place, and then reads the newest sequence number.
+    // Because of this order, the writer sees this reader, or this reader sees the new root.
     reads.store(newest);
     const uint64_t now = control.sequence.load();
     if (now == newest) break;
@@ -183,8 +183,8 @@ class SharedReader::Finder : public ReadAhead<Finder> {
     Begin();
   }
 
-  // Return the address of the numbers in the row of the next id. Return null if the id has no row,
-  // and &kDroppedRow if the filter drops the id.
+  // Return the row of the next id, as the address of the row's first number. Return null if the id
+  // has no row, and &kDroppedRow if the filter drops the id.
   const char* Next() {
     const size_t i = Advance();
     const int64_t id = ids_[i];

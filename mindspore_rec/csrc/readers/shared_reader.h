@@ -29,7 +29,7 @@ namespace msrec {
 
 class SharedReader {
  public:
-  // This process uses `count` reader places of the memory, beginning at place `first`.
+  // This process uses the reader places `first` to `first` + `count` - 1 of the shared memory.
   SharedReader(std::shared_ptr<SharedMemory> memory, int first, int count);
 
   // Return whether the writer has published a state.
@@ -45,8 +45,8 @@ class SharedReader {
 
   // ---- The methods below have an argument `place`, which Enter has returned.
 
-  // Return the sequence number of the first root that was published with the blob of the root in
-  // `place`.
+  // Return the number of the state that is read in `place`: the sequence number of the first root
+  // that contained the state's blob.
   uint64_t State(int place) const { return Root(place).state; }
   uint64_t Sequence(int place) const { return Root(place).sequence; }
   std::string Blob(int place) const { return Copy(Root(place).blob); }

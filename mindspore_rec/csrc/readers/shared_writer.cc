@@ -59,8 +59,8 @@ std::unique_ptr<char[]> SharedWriter::NextRoot() const {
   return made;
 }
 
-// Allocate memory for a root. Also reserve memory in `retired_`, which will list the memory ranges
-// that the new root no longer reaches.
+// Allocate memory for a root. Also reserve memory in `retired_`, the list of the memory ranges that
+// only older roots reach.
 uint64_t SharedWriter::RootPlace() {
   retired_.reserve(retired_.size() + memory_->tables() + 1);
   return arena_.Allocate(SharedRoot::Bytes(memory_->tables()));

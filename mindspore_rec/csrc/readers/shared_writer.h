@@ -64,15 +64,15 @@ class SharedWriter {
   void Upsert(size_t table, const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
   // Do the same as Upsert() for rows that are already quantised. Each row has `width` bytes: scale,
-  // offset and codes. `width` must be the width of the table's rows of int8 or int4.
+  // offset and codes. `width` must equal the number of bytes of the table's int8 or int4 rows.
   void UpsertCodes(size_t table, const IdView& keys, const uint8_t* codes, size_t width,
                    const uint32_t* last_steps, const uint32_t* last_times);
   // Drop rows. Requires: no vocabulary.
   void Erase(size_t table, const IdView& keys);
-  // Drop the rows that have reached an age limit at the time set by SetAgesAt. Lookups already
-  // treat rows that have reached an age limit as missing; EraseOld frees the memory of these rows.
-  // EraseOld first settles the previous change. EraseOld does nothing if the change replaces all
-  // rows.
+  // Drop the rows that have reached an age limit. SetAgesAt sets the step and time at which ages
+  // are measured. Lookups already treat rows that have reached an age limit as missing; EraseOld
+  // frees the memory of these rows. EraseOld first settles the previous change. EraseOld does
+  // nothing if the change replaces all rows.
   void EraseOld(size_t table);
   void SetAgesAt(size_t table, int64_t step, int64_t time);
   void SetFirstTime(size_t table, uint32_t time);
@@ -80,7 +80,8 @@ class SharedWriter {
   // first settles the previous change. If settling throws SharedReaderStuck, the new change stays
   // prepared.
   void Publish(const std::string& blob, const std::string& status);
-  // Publish a new status for the current state. Requires: no change is prepared.
+  // Publish `status` together with the state that is already published. Requires: no change is
+  // prepared.
   void PublishStatus(const std::string& status);
   // Drop the unpublished changes.
   void Abort();
@@ -108,13 +109,14 @@ class SharedWriter {
   Change& Changed(size_t table);
   void Recover();
   void TakeRoot(const SharedRoot& root);
-  // The contents of rows: floats, or `width` bytes of scale, offset and codes for each row.
+  // The contents of rows, either `values` or `codes`. In `codes`, each row has `width` bytes:
+  // scale, offset and codes.
   struct Numbers {
     const float* values;
     const uint8_t* codes;
     size_t width;
   };
-  // Write row i of `numbers` into a slot, with key and ages.
+  // Write row i of `numbers`, the row's key and the row's ages into a slot.
   void WriteRow(size_t table, uint32_t slot, int64_t key, const Numbers& numbers, size_t i,
                 uint32_t step, uint32_t time);
   void Put(size_t table, const IdView& keys, const Numbers& numbers, const uint32_t* steps,

@@ -89,7 +89,8 @@ struct Batch {
   size_t begin[kNumShards + 1] = {};
   uint32_t unique[kNumShards] = {};  // number of distinct keys of each shard
 
-  // Position of each id in the caller's array: a multiple of stride, ascending within a shard.
+  // Position of each id in the caller's array. Positions are multiples of `stride`, and ascend
+  // within a shard.
   Buffer<uint32_t> pos;
   Buffer<uint32_t> inverse;  // index of the id's key among the shard's distinct keys
   // The arrays below have one entry per distinct key. The entry of the i-th key of shard s is at
@@ -111,7 +112,7 @@ struct Batch {
   Buffer<char> copies;
 
   // For a pooled lookup, `bag` and `weight` contain, for each position, the index of the bag and
-  // the weight of the gradient. In a lookup that is not pooled, the two arrays are unused.
+  // the weight of the gradient. In any other lookup, `bag` and `weight` are unused.
   bool pooled = false;
   size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
   Buffer<uint32_t> bag;

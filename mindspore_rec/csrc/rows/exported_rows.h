@@ -31,7 +31,7 @@ struct ExportedRows {
   std::unique_ptr<bool[]> present;  // false: the key is deleted and its other entries are zero
 };
 
-// Call fn(array, width) for each array, which has `width` entries per row.
+// Call fn(array, width) for each array, where `width` is the array's number of entries per row.
 template <typename Rows, typename Fn>
 void ForEachArray(Rows& rows, const Fn& fn) {
   fn(rows.keys, size_t{1});

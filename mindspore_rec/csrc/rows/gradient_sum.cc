@@ -103,8 +103,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
     for (size_t i = 0; i < positions; ++i) number[i] = map[numbers[i]];
     numbers = number;
   }
-  // Clear the sums of the new keys. Also clear the place after the last key, if the memory includes
-  // this place.
+  // Clear the sums of the new keys. If the memory includes the place after the last key, clear this
+  // place, too.
   const size_t end = std::min(part->n + 1, old + distinct);
   std::memset(sums + old * dim, 0, (end - old) * dim * sizeof(float));
   AddGradient(kernels, numbers, batch.pos.data() + first, positions, grad,

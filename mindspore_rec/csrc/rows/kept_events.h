@@ -5,8 +5,8 @@
 // 2^22, so a copy of a row is identical, bit for bit, in every float mode.
 //
 // A row keeps the last `length` events before its newest time, and the last `length` events at its
-// newest time, oldest first. For each time t at or after the newest time, a row thus contains the
-// last `length` events before t, even if many events have the same time.
+// newest time, oldest first. If t is at or after a row's newest time, the row contains the last
+// `length` events before t, even if many events have the same time.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ struct KeptLayout {
   size_t dim() const { return 1 + capacity() * 3 * (1 + width); }
 };
 
-// A batch of rows of users. Row i of the batch belongs to the user of rows[user[i]] and has the
-// time times[i]. If is_event[i] is not 0, the row is an event with the numbers values[i * width ..
-// (i + 1) * width).
+// A batch of rows, each with a user and a time. Row i of the batch belongs to the user of
+// rows[user[i]] and has the time times[i]. If is_event[i] is not 0, the row is an event with the
+// numbers values[i * width .. (i + 1) * width).
 struct UserRows {
   size_t size;
   const int64_t* user;  // index of the user's row, or -1 for an unknown user, who has no history
@@ -44,15 +44,15 @@ struct EventLists {
 
 // For each row of the batch in order, returns the last `length` events of the user before the row's
 // time, and then adds the row's event. An event is added after all events with the same time.
-// The list of a row excludes events with the row's own time.
+// A row's list excludes events that have the same time as the row.
 //
 // `rows` [num_rows, layout.dim()] are read and written. If `idle_seconds` is above 0, all events of
 // a user are dropped when the user's newest event is more than `idle_seconds` before the clock. The
 // clock starts at the value of *clock, and moves forward to the time of each later row of the
 // batch. The function stores the last value of the clock in *clock.
 //
-// A row of zeros has no events. Every other row must have been written by KeepEvents; otherwise the
-// row's events are arbitrary, without an error.
+// Each row must either contain only zeros (no events) or have been written by KeepEvents. For any
+// other row, the events are arbitrary, and no error is raised.
 EventLists KeepEvents(const KeptLayout& layout, float* rows, size_t num_rows, const UserRows& batch,
                       int64_t idle_seconds, int64_t* clock);
 

@@ -31,7 +31,7 @@ struct RowKernels {
                  const float* default_row, int dim, float* out);
 
   // out = scale * sum over i of weight[i] * rows[index[i]]. If `weight` is null, all weights are 1.
-  // For a null row, the value is default_row.
+  // If rows[index[i]] is null, the row's value is the array `default_row`.
   void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
                const float* default_row, float scale, int dim, float* out);
 
@@ -67,7 +67,7 @@ struct Kernels {
                      const uint32_t* source, const float* scale, int dim, float* sums);
 
   // Does the same as accumulate for a gradient in bfloat16. The result is identical, bit for bit,
-  // to the result of accumulate for the gradient converted to float32.
+  // to converting the gradient to float32 and then calling accumulate.
   void (*accumulate_bfloat16)(const uint32_t* slot, const uint32_t* pos, size_t n,
                               const uint16_t* grad, const uint32_t* source, const float* scale,
                               int dim, float* sums);
@@ -90,8 +90,8 @@ struct Kernels {
 
   // Element 0 is the function for rows of int8, and element 1 is the function for rows of int4.
   // Each function computes out = factor * sum over i of weight[i] * rows[i]. If `weight` is null,
-  // all weights are 1. For a null row, the value is `unknown`. Each pointer in `rows` is the
-  // address of a row's scale (rows/quantised_row.h).
+  // all weights are 1. If rows[i] is null, the row's value is the array `unknown`. Each pointer in
+  // `rows` is the address of a row's scale (rows/quantised_row.h).
   void (*pool_quantised[2])(const char* const* rows, const float* weight, size_t n,
                             const float* unknown, float factor, int dim, float* out);
 };

@@ -7,10 +7,10 @@
 //
 // Each word of the value is mixed with the word's place, independently of all other words, so a
 // processor can mix several words at a time. Computing the digest of 16 floats takes about as long
-// as loading the floats from memory. Each step of the computation is a one-to-one function of
-// words. If two rows of one key differ in exactly one word, the digests of the rows differ. If
-// exactly one word of a table is wrong, the digest of the table is wrong, too. A digest does not
-// protect against forgery.
+// as loading the floats from memory. Each step of the computation maps words one to one. If two
+// rows of one key differ in exactly one word, the digests of the rows differ. If exactly one word
+// of a table is wrong, the digest of the table is wrong, too. A digest does not protect against
+// forgery.
 //
 // The digest of a value is computed from its float32 bytes, for tables of any precision. For an
 // int8 or int4 row, the digest is computed from the bytes of scale, offset and codes. Files and

@@ -12,7 +12,7 @@
 
 namespace msrec {
 
-// At most one of the two pointers is set. If there is no output, both pointers are null.
+// At most one of the two pointers is set. If there is no output, `floats` and `halves` are null.
 struct RowsOut {
   float* floats = nullptr;
   uint16_t* halves = nullptr;

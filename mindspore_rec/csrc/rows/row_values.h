@@ -20,8 +20,8 @@ void WriteState(const RowLayout& layout, const float* from, char* row);
 // Copy the optimizer's part of the state, `optimizer_width()` floats.
 void ReadOptimizerState(const RowLayout& layout, const char* row, float* to);
 void WriteOptimizerState(const RowLayout& layout, const float* from, char* row);
-// Set the first `first` numbers of the optimizer state to `accumulator`, and the other numbers of
-// the optimizer state to zero.
+// Set the numbers 0 to `first` - 1 of the optimizer state to `accumulator`, and the numbers from
+// `first` on to zero.
 void FillOptimizerState(const RowLayout& layout, int32_t first, float accumulator, char* row);
 // Return the sum of squares of the value's numbers.
 double SquaredNormOfValue(const RowLayout& layout, const char* row);

@@ -38,8 +38,8 @@ struct Rule {
 
   // Returns the number of floats in the optimizer state of a row with `dim` floats.
   int32_t StateWidth(int32_t dim) const;
-  // Returns the number of floats, at the beginning of the state, that are initialized to
-  // initial_accumulator. All later floats of the state are initialized to 0.
+  // Returns how many floats of a row's state are initialized to initial_accumulator. These floats
+  // are at the beginning of the state; the later floats are initialized to 0.
   int32_t FirstAccumulators(int32_t dim) const;
   // Returns true if the state contains a sum of squares that only grows, and false if the state has
   // only moving averages or decaying sums. With few bits of precision, small additions to a large

@@ -20,7 +20,8 @@ struct StepConstants {
   Rounding rounding = {};  // for rows with numbers of 2 bytes
 };
 
-// Returns the constants of a step: `rule`, `input`, and numbers that are computed from them.
+// Returns the constants of a step: `rule`, `input`, and numbers that are computed from `rule` and
+// `input`.
 StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
 
 }  // namespace msrec

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The inner part of an HSTU block, and its gradient. A projected row [4 width] consists of queries,
-// keys, values and gates. The SiLU is applied to all four parts. The rows of the attention are
-// normalized and then multiplied by the gates. See sequence/attention.h.
+// keys, values and gates. The SiLU is applied to queries, keys, values and gates. The rows of the
+// attention are normalized and then multiplied by the gates. See sequence/attention.h.
 #pragma once
 
 #include "sequence/attention_form.h"

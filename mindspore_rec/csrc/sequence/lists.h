@@ -14,7 +14,7 @@ namespace msrec {
 
 class Lists {
  public:
-  // Throws unless offsets[0] is 0, the offsets never decrease, and the last offset is `values`.
+  // Throws unless offsets[0] is 0, the offsets never decrease, and the last offset equals `values`.
   Lists(const int64_t* offsets, int64_t count, int64_t values);
 
   int64_t count() const { return count_; }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Learned vectors for places in a list. A table has one row per place, and the row of a value's
-// place is added to the value. Without times, the place is the value's distance from the newest
-// value of the list. With times, the place is the bucket (sequence/attention_form.h) of the
-// difference between the value's time and the newest value's time. If a place is beyond the table's
-// last row, the last row is used.
+// Learned vectors for places in a list. A table has one row per place. Each value gets a place, and
+// the row of this place is added to the value. Without times, the place is the value's distance
+// from the newest value of the list. With times, the place is the bucket
+// (sequence/attention_form.h) of the difference between the value's time and the newest value's
+// time. If a place is beyond the table's last row, the last row is used.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct PlaceForm {
 void AddPlaces(const PlaceForm& form, const Lists& lists, const float* values, const float* table,
                float* output, ThreadPool* pool);
 
-// Writes the gradient of the table. The gradients of a row's values are added in the order of the
-// values.
+// Writes the gradient of the table. If several values use the same row, the values' gradients are
+// added in the order of the values.
 void PlaceGradient(const PlaceForm& form, const Lists& lists, const float* of_output,
                    float* of_table, ThreadPool* pool);
 

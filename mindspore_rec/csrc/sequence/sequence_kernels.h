@@ -68,14 +68,15 @@ struct SequenceKernels {
   int64_t (*attention_memory)(const AttentionForm& form, int64_t length);
   void (*attend)(const AttentionForm& form, const AttentionList& list, float* output,
                  float* memory);
-  // Writes the gradient of_qkv, and adds the gradients of the biases to `sums`.
+  // Writes the gradient of qkv to `of_qkv`, and adds the gradients of the biases to `sums`.
   void (*attend_gradient)(const AttentionForm& form, const AttentionList& list,
                           const float* of_output, float* of_qkv, const AttentionSums& sums,
                           float* memory);
-  // Writes (x - mean) / sqrt(variance + epsilon) * scale + shift of each row.
+  // For each row, writes (x - mean) / sqrt(variance + epsilon) * scale + shift.
   void (*norm_rows)(int64_t rows, int64_t width, const float* x, const float* scale,
                     const float* shift, float epsilon, float* output);
-  // Writes the gradient of x, and adds to the gradients of scale and shift.
+  // Writes the gradient of x to `of_x`, and adds the gradients of scale and shift to `of_scale` and
+  // `of_shift`.
   void (*norm_rows_gradient)(int64_t rows, int64_t width, const float* x, const float* scale,
                              float epsilon, const float* of_output, float* of_x, float* of_scale,
                              float* of_shift);
@@ -93,16 +94,17 @@ struct SequenceKernels {
   // Writes the outputs and, if `gates` is not null, the sigmoids of the normalized inputs.
   void (*dice_rows)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     float* output, float* gates);
-  // Adds the sums over the rows of x to `sums`. If `gates` is null, computes the gates again.
+  // For each column, adds the sums over the rows to `sums` (DiceSlopes). If `gates` is null,
+  // computes the gates again.
   void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     const float* gates, const float* of_output, const DiceSlopes& sums);
-  // Writes the gradient of x. `means` contains the sums `slopes` and `dots` (DiceSlopes) divided by
-  // the number of rows, or zeros if the moments are constants.
+  // Writes the gradient of x. `means` contains `slopes` and `dots` (DiceSlopes), divided by the
+  // number of rows. If the moments are constants, `means` contains zeros.
   void (*dice_gradient)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                         const float* of_output, const DiceSlopes& means, float* of_x);
   void (*prelu_rows)(int64_t rows, int64_t width, const float* x, const float* alpha,
                      float* output);
-  // Writes the gradient of x, and adds to the gradient of alpha.
+  // Writes the gradient of x to `of_x`, and adds the gradient of alpha to `of_alpha`.
   void (*prelu_gradient)(int64_t rows, int64_t width, const float* x, const float* alpha,
                          const float* of_output, float* of_x, float* of_alpha);
   // Replaces n scores by their softmax.
@@ -110,7 +112,8 @@ struct SequenceKernels {
   // Writes pairs [count, 2 dim]: each value, and its product with the candidate.
   void (*pair_rows)(int64_t count, int64_t dim, const float* candidate, const float* values,
                     float* pairs);
-  // Adds to the gradients of the values and of the candidate.
+  // Adds the gradients of the values to `of_values`, and the gradient of the candidate to
+  // `of_candidate`.
   void (*pair_rows_gradient)(int64_t count, int64_t dim, const float* candidate,
                              const float* values, const float* of_pairs, float* of_values,
                              float* of_candidate);

@@ -79,7 +79,7 @@ class TargetForward {
     });
   }
 
-  // Computes the inputs of activation k for a block.
+  // Computes x_(k+1), the input of an activation, for the rows of a block.
   void Layer(size_t k, int64_t block) {
     const int64_t first = blocks_.first(block), count = blocks_.count(block);
     const int64_t width = form_.layers[k].width;

@@ -6,9 +6,9 @@
 //   x_1 = W_1 [c, v, c - v, c v] + b_1,  h_k = a_k(x_k),  x_k = W_k h_(k-1) + b_k,
 //   score = w h_n + b
 //
-// W_1 is split into the weights of [v, c v] and the weights of c. The split saves time: for each
-// value, the product has only half as many columns, and the product with c is computed once per
-// list.
+// W_1 is split into the weights of [v, c v] and the weights of c. The split saves time: W_1's
+// product with [v, c v] has only half as many columns, and the product with c is computed once per
+// list, not once per value.
 //
 // The values are computed in blocks of rows that stay in the cache. Only x_1, ..., x_n and the
 // weights of values are kept for the gradient. In training, Dice needs the moments of all rows, so

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The blocks of rows of a target attention, and the steps of one block that the forward pass and
-// the gradient share.
+// Divides the rows of a target attention into blocks. Also contains the computations on one block
+// that the forward pass and the gradient share.
 #pragma once
 
 #include <algorithm>
@@ -76,13 +76,13 @@ class TargetActivation {
   // Writes the outputs. Dice also writes its gates [rows, width] for `Sums`, unless `gates` is
   // null.
   void Forward(int64_t rows, const float* x, float* output, float* gates = nullptr) const;
-  // Adds the sums over the rows of x to `sums` [3 width]: first the two sums that the gradient of
-  // the inputs needs, then the gradient of alpha. For PReLU, `Sums` adds nothing, and `Gradient`
-  // adds the gradient of alpha.
+  // For each column, computes three sums over the rows, and adds the sums to `sums` [3 width]:
+  // first the two sums that the gradient of the inputs needs, then the gradient of alpha. For
+  // PReLU, `Sums` adds nothing, and `Gradient` adds the gradient of alpha.
   void Sums(int64_t rows, const float* x, const float* gates, const float* of_output,
             float* sums) const;
   // Writes the gradient of the inputs. `means` [2 width] contains the first two sums that `Sums`
-  // computes, divided by the number of rows, or 0 if the moments are constants.
+  // computes, divided by the number of rows. If the moments are constants, `means` contains zeros.
   void Gradient(int64_t rows, const float* x, const float* of_output, const float* means,
                 float* of_x, float* sums) const;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradient of a target attention. Passes over the blocks go from the last layer to the first.
-// Pass k computes the gradients of x_k, W_k, b_k and h_(k-1). A task computes consecutive blocks
-// and adds up their sums for the gradients of parameters.
+// Pass k computes the gradients of x_k, W_k, b_k and h_(k-1). Each task computes a range of blocks,
+// and adds up the parameters' gradients over these blocks.
 #include "sequence/target_gradient.h"
 
 #include <memory>
@@ -97,7 +97,7 @@ class TargetBackward {
       width_ += form_.layers[k].width * before;
       before = form_.layers[k].width;
     }
-    // The number of tasks is at most 64, and smaller if the sums of a task are large.
+    // There are at most 64 tasks, and fewer tasks if the sums of one task take much memory.
     constexpr int64_t kMostTasks = 64, kLeastTasks = 4, kMostFloats = 1 << 22;
     const int64_t tasks = std::clamp(kMostFloats / width_, kLeastTasks, kMostTasks);
     tasks_ = std::min(tasks, blocks_.blocks);
@@ -123,8 +123,8 @@ class TargetBackward {
     return matrix + blocks_.first(block) * form_.layers[k].width;
   }
 
-  // Step k computes the gradients of layer k from x_(k+1) of a block. The step after the last layer
-  // computes the gradients of the last weight and bias from the scores.
+  // Step k computes the gradients of layer k from x_(k+1) of a block. Step n, where n is the number
+  // of layers, computes the gradients of w and b from the gradients of the scores.
   void Step(size_t k, float* sums, int64_t block, bool adds) {
     const int64_t count = blocks_.count(block);
     const float* of_input = nullptr;
@@ -189,9 +189,9 @@ class TargetBackward {
     return of_input;
   }
 
-  // Computes the gradients of the values and of the first layer's weight for pairs. For each list,
-  // also computes the gradient of the candidate, and the gradient of the row W c + b that is added
-  // to x_1.
+  // Computes the gradients of the values, and of the weights in W_1 that multiply [v, c v]. For
+  // each list, also computes the gradient of the candidate, and the gradient of the row W c + b
+  // that is added to x_1.
   void FirstLayer(float* sums, int64_t block, bool adds, const float* of_input) {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;
@@ -218,13 +218,14 @@ class TargetBackward {
   }
 
   // Returns the block's sums for a list that continues in another block: for the block's first list
-  // if `which` is 0, and for the last list if `which` is 1. The sums are [dim] for the candidate,
-  // followed by [width] for the row W c + b of the list.
+  // if `which` is 0, and for the last list if `which` is 1. The sums are `dim` floats for the
+  // candidate, followed by `width` floats for the row W c + b of the list.
   float* Edge(int64_t block, int64_t which) {
     return edges_.data() + (2 * block + which) * (form_.dim + form_.layers[0].width);
   }
 
-  // Adds up, in the order of the blocks, the sums of lists whose values are in several blocks.
+  // For each list whose values are in several blocks, adds up the sums of these blocks, in the
+  // order of the blocks.
   void AddEdges() {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;
@@ -239,8 +240,8 @@ class TargetBackward {
     }
   }
 
-  // Divides the sums of activation k by the number of rows, because the gradient of the
-  // activation's inputs needs the means.
+  // Computes the means over the rows that the gradient of activation k's inputs needs: the sums of
+  // all tasks, divided by the number of rows.
   void Means(size_t k) {
     std::vector<float>& means = means_[k];
     for (size_t c = 0; c < means.size(); ++c) {
@@ -297,8 +298,9 @@ class TargetBackward {
     }
   }
 
-  // Writes the gradient of the first layer's bias, adds to the gradient of the candidates, and
-  // returns the gradient of the weight [width, dim] that multiplies the candidates.
+  // Writes the gradient of the first layer's bias, and adds a part of the candidates' gradient to
+  // `gradient_.candidates`. Returns the gradient of the weight [width, dim] that multiplies the
+  // candidates.
   std::vector<float> OfCandidates() {
     const int64_t dim = form_.dim, width = form_.layers[0].width;
     float* of_bias = gradient_.layers[0].bias;

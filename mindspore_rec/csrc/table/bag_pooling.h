@@ -27,8 +27,8 @@ class BagPooling {
   // table. Throws std::bad_alloc.
   void Reserve(Batch* batch, const BagView& bags);
   // Combine the rows of each bag into out [number of bags, dim]. Store the bag and the weight of
-  // each position in the batch, for the gradient. For a key without a row, the value is `unknown`.
-  // Requires batch->row and Reserve.
+  // each position in the batch, for the gradient. If a key has no row, the key's value is the array
+  // `unknown`. Requires batch->row and Reserve.
   void Pool(Batch* batch, const IdView& ids, const BagView& bags, const float* unknown, float* out);
 
  private:

@@ -26,9 +26,9 @@ class BatchLookup {
   // has changed.
   void Run(Batch* batch, LookupPurpose purpose, const float* unknown, const RowsOut& out);
 
-  // Prepare a training lookup: do all parts of Run that may throw. `pending` contains the rows that
-  // earlier prepared lookups may insert. Prepare adds to `pending` the rows that this lookup may
-  // insert.
+  // Prepare a training lookup: do all parts of Run that may throw. Before the call, `pending`
+  // contains the rows that previously prepared lookups may insert. Prepare adds to `pending` the
+  // rows that this lookup may insert.
   void Prepare(Batch* batch, PendingRows* pending);
   // Complete a lookup that Prepare has prepared. `moved` is true if other lookups have inserted
   // rows since Prepare. If `moved` is false, Finish cannot throw. If `moved` is true, Finish may

@@ -29,11 +29,12 @@ class TableTiers {
   // without waiting. The batch's rows stay in host memory until the batch is released, unless a
   // step needs the memory for other rows.
   int64_t Prefetch(const IdView& ids);
-  // Wait until the prefetch of batch `number` has ended; return the time of the wait in seconds. If
-  // the prefetch failed, throws the prefetch's exception and releases the batch.
+  // Wait until the prefetch of the batch with number `number` has ended; return the time of the
+  // wait in seconds. If the prefetch failed, throws the prefetch's exception and releases the
+  // batch.
   double PrefetchWait(int64_t number);
-  // Release batch `number` and all earlier batches; the rows of released batches may leave host
-  // memory.
+  // Release the batch with number `number` and all earlier batches; the rows of released batches
+  // may leave host memory.
   void PrefetchDone(int64_t number);
   // Write every row to the tiers. After Flush has returned, all rows survive kill -9 if the tiers
   // guarantee durability.

@@ -31,7 +31,8 @@ Address = tuple[str, int]
 class RemoteError(RuntimeError):
     """A call on the remote tier failed.
 
-    If the error's class is RemoteError itself, and not a subclass, a retry fails, too.
+    If the class of the error is RemoteError, and not a subclass of RemoteError, a retry would fail
+    with the same error.
     """
 
 
@@ -233,7 +234,7 @@ class Link:
         return self._connection.read_response()
 
     def send(self, packed: bytes) -> None:
-        """Send packed commands, whose replies must be read with `receive`."""
+        """Send packed commands. The caller must read the replies with `receive`."""
         self._connection.send_packed_command([packed], check_health=False)
 
     def receive(self) -> Any:

@@ -37,7 +37,7 @@ class Markers:
         self._subject = subject
 
     def begin(self, buckets: Iterable[int]) -> list[int]:
-        """Assign numbers to the commands of a write before they are sent, and return the numbers.
+        """Return a new sequence number for each command of a write that is about to be sent.
 
         Args:
             buckets: the bucket of each command, in the order in which the commands take effect.
@@ -58,7 +58,7 @@ class Markers:
 
         Args:
             bucket: the bucket.
-            marker: token and number from HMGET.
+            marker: token and sequence number of the bucket's marker, from a reply to HMGET.
             least: the value of `confirmed` for this bucket before the marker was requested.
 
         Raises:
@@ -92,6 +92,6 @@ class Markers:
         return pack(b"HSET", self._names[bucket], TOKEN, self.token, SEQUENCE, number)
 
     def clear(self, bucket: int) -> Packed:
-        """Return the transaction, with 4 replies, that deletes the bucket and writes its marker."""
+        """Return the 4 commands of a transaction that deletes a bucket and writes the marker."""
         unlink = pack(b"UNLINK", self._names[bucket])
         return pack(b"MULTI"), unlink, self.put(bucket), pack(b"EXEC")

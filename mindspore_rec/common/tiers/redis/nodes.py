@@ -31,7 +31,8 @@ class Nodes:
     Attributes:
         homes: address of the server of each bucket.
         stale: True if `homes` must be read from the cluster again.
-        epoch: number of changes of `homes` so far. Connections of an earlier epoch are closed.
+        epoch: counter that is increased by each change of `homes`. Connections of an earlier epoch
+            are closed.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ def is_value(reply: Any) -> bool:
 
 
 def is_fields(number: int) -> Form:
-    """Return the form of a list of `number` values, such as a reply to HMGET.
+    """Return the form of a reply to HMGET for `number` fields: a list of `number` values.
 
     Example:
         >>> is_fields(2)([b"x", None]), is_fields(2)([b"x"]), is_fields(2)(3)
@@ -64,7 +64,7 @@ def is_page(reply: Any) -> bool:
 
 
 def is_slots(reply: Any) -> bool:
-    """Return True if a reply lists ranges of slots, and each range's nodes, as CLUSTER SLOTS does.
+    """Return True if a reply to CLUSTER SLOTS is a list of slot ranges, each with its nodes.
 
     Example:
         >>> is_slots([[0, 16383, [b"127.0.0.1", 7000, b"id"]]]), is_slots([[0, 16383]])

@@ -37,7 +37,7 @@ class RowValues:
     def take(
         self, values: Sequence[bytes], keys: np.ndarray, order: np.ndarray, rows: np.ndarray
     ) -> int:
-        """Set `rows[order[i]]` from value i; the value's key is `keys[order[i]]`.
+        """Decode `values[i]`, the value of key `keys[order[i]]`, into `rows[order[i]]`, for each i.
 
         Returns:
             Number of bytes of the values.

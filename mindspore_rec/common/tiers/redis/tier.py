@@ -23,8 +23,8 @@ Guarantees.
   deleted. A value of an illegal length raises `RowDamagedError`. A lost or damaged row is never
   reported as "not found".
 * A second writer with `leftover="refuse"` is refused, because the buckets contain the token of the
-  first writer. A second writer with another value of `leftover` takes over the buckets. After the
-  takeover, reads of the first writer raise `RowsLostError`.
+  first writer. A second writer with `leftover="discard"` or `leftover="keep"` takes over the
+  buckets. After the takeover, reads of the first writer raise `RowsLostError`.
 * Calls are retried with growing pauses, up to `retry_seconds`. Calls are retried while a server is
   unreachable, hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves
   slots. A failed write may be repeated. After a failed write, the rows that were not written are
@@ -92,10 +92,10 @@ class RedisTier:
             rows of its own generation. Default: 0.
         leftover: action if the server already has rows of this table: `"refuse"` raises an error,
             `"discard"` deletes the rows, and `"keep"` uses the rows. Default: `"refuse"`.
-        timeout: seconds that one answer of a server may take. Default: the value in `url`, or 5 if
-            `url` has none.
+        timeout: seconds that one answer of a server may take. Default: the value in `url`; 5 if
+            `url` contains no value.
         retry_seconds: seconds for which a call retries before it raises an error. Default: the
-            value in `url`, or 30 if `url` has none.
+            value in `url`; 30 if `url` contains no value.
         worker: index of this worker; each worker stores separate rows. Default: 0.
         workers: number of workers. Rows that were written by a different number of workers are not
             found. Default: 1.
@@ -104,8 +104,8 @@ class RedisTier:
         ImportError: redis-py or hiredis is missing.
         TypeError, ValueError: an argument is of the wrong type or out of range.
         RemoteUnavailableError: no server answers in time.
-        RemoteError: the server refuses a command or evicts keys, or has rows of this table while
-            leftover is `"refuse"`.
+        RemoteError: the server refuses a command; the server may evict keys; or `leftover` is
+            `"refuse"` and the server already has rows of this table.
     """
 
     def __init__(
@@ -264,8 +264,8 @@ class RedisTier:
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # The reply to a write contains the number of new rows. After a retry, the number is
-        # unknown, because the first attempt may have written rows.
+        # The reply to a write contains the number of new rows. After a retry, the number of new
+        # rows is unknown, because the first attempt may have written rows.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 
@@ -330,7 +330,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return the page of a bucket at `place`, an HSCAN cursor of the server process `life`."""
+        """Return an HSCAN page of a bucket. Server process `life` returned the cursor `place`."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)
@@ -408,7 +408,7 @@ class RedisTier:
             )
 
     def _greet(self, link: Link, rows: bool) -> None:
-        """Check on a new connection that the server evicts no keys and has all written rows."""
+        """For a new connection, check that the server evicts no keys and has all written rows."""
         self._check_eviction(link)
         if not rows:
             return

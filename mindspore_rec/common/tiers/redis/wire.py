@@ -2,7 +2,8 @@
 """Name buckets, and pack commands of Redis' protocol with NumPy.
 
 Every field has 8 bytes. Every value of a table has the same length: a row and its checksum.
-Therefore NumPy can pack a command as a matrix of bytes, without a Python object per row.
+Because fields and values have fixed lengths, NumPy can pack a command as a matrix of bytes, without
+a Python object per row.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _words(*words: bytes) -> bytes:
 
 
 class Packer:
-    """Pack reads, writes and deletions of a table's rows.
+    """Pack the commands that read, write and delete rows of a table.
 
     Args:
         names: keys of the buckets on the server.
@@ -109,7 +110,7 @@ class Packer:
         return order, pieces
 
     def _fields(self, keys: np.ndarray, order: np.ndarray, width: int) -> np.ndarray:
-        """Return a matrix with one line per key.
+        """Return a byte matrix with one line per key.
 
         The first 12 bytes of a line are the field and its length in Redis' protocol.
         """
@@ -121,7 +122,7 @@ class Packer:
         return lines
 
     def reads(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield one HMGET command per piece, which reads the marker and the rows of the keys."""
+        """Yield one HMGET command per piece, to read the marker and the rows of the keys."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2 + MARKER_FIELDS
@@ -135,7 +136,7 @@ class Packer:
         pieces: list[Piece],
         numbers: list[int],
     ) -> Iterator[Packed]:
-        """Yield one HSET command per piece, which writes rows and the marker's sequence number."""
+        """Yield one HSET command per piece, with rows and the marker's sequence number."""
         middle = 12 + len(self._middle)
         width = middle + self.value_bytes + 2
         lines = self._fields(keys, order, width)
@@ -151,7 +152,7 @@ class Packer:
             )
 
     def erases(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield one HDEL command per piece, which deletes the rows of the keys."""
+        """Yield one HDEL command per piece, to delete the rows of the keys."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2

@@ -24,7 +24,8 @@ class HostRows {
   // Maximum number of rows in host memory.
   int64_t Capacity() const;
   // A call with many keys is split into parts; return the number of keys in a part. A part has
-  // fewer keys than host memory has rows, so that rows can be demoted between two parts.
+  // fewer keys than the number of rows that fit into host memory, so that rows can be demoted
+  // between two parts.
   size_t PartKeys() const;
 
   // Make the keys of the batch unique and find their rows. For training, promote the rows that are
@@ -58,7 +59,8 @@ class HostRows {
   // rows. Rows that a prefetched batch needs are demoted only if `prefetched` is true.
   size_t Demote(size_t rows, bool prefetched);
   // Return the keys in `pending` and in the batch that have no row in any tier. `at` contains the
-  // batch positions of the keys that were looked up in lower tiers, and `found` the results.
+  // batch positions of the keys that were looked up in lower tiers. found[i] is true if a lower
+  // tier has the row of the key at position at[i].
   static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
                                          const std::vector<uint32_t>* missing,
                                          const std::vector<uint32_t>& at, const bool* found);

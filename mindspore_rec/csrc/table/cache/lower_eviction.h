@@ -32,12 +32,12 @@ class LowerEviction {
   // Evict all rows that are due for eviction. If `norms` is true, also evict all rows with a small
   // norm.
   void EvictAll(bool norms);
-  // Call EvictAll. Also end the sweep that Trigger has started, because no rows are left for the
-  // sweep.
+  // Call EvictAll, and end the sweep that Trigger has started, because EvictAll leaves no rows for
+  // the sweep.
   void EvictTriggered(bool norms);
   // Evict `rows` rows because of the table's capacity; return the number of evicted rows. In each
   // sample, the rows with the lowest priority are evicted. Rows in lower tiers are evicted first,
-  // because they were used less recently than the rows in host memory.
+  // because rows in host memory were used more recently.
   uint64_t EvictOverCapacity(uint64_t rows);
   // Evict the rows of the keys in `keys` for which `reason` returns a reason other than kNone;
   // return the number of evicted rows. A repeated key counts once.

@@ -137,8 +137,8 @@ void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
 
 void LowerTiers::Flush() {
   EraseDeparted();
-  // Drain the queue before all rows are copied to the queue, so that an error of the tier is thrown
-  // early.
+  // Drain the queue first. If the tier fails, the error is thrown before the table's rows are
+  // copied to the queue.
   OnTier([&] { Queue().Drain(); });
   upper_.CopyAll(kPartRows, [&](std::vector<int64_t> keys, std::vector<char> rows) {
     Write(std::move(keys), std::move(rows));

@@ -41,7 +41,7 @@ class LowerTiers {
   const CacheSettings& settings() const { return settings_; }
   // Return the number of rows that are in a lower tier only; 0 before the first call of Queue.
   int64_t rows() const { return rows_; }
-  // Add `more` to the number of rows that are in a lower tier only; `more` may be negative.
+  // Change the number of rows that are only in a lower tier by `more`, which may be negative.
   void AddRows(int64_t more) { rows_ += more; }
   Fetches& fetches() { return fetches_; }
 
@@ -50,14 +50,14 @@ class LowerTiers {
   template <typename Fn>
   auto OnTier(Fn fn) const;
 
-  // Open the tiers, unless they are open, and return the queue in front of the tiers.
+  // If the tiers are not open yet, open the tiers. Return the queue in front of the tiers.
   WriteBehind& Queue();
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the rows in the tiers, without the rows in the queue. Set `keys` and
-  // `rows` to the next rows, about `most` rows. Returns false at the end of the walk; the next call
-  // then begins a new walk. Requires Queue().
+  // Continue a slow walk over the rows in the tiers; the walk skips the rows in the queue. Set
+  // `keys` and `rows` to the next rows, about `most` rows. Returns false at the end of the walk;
+  // the next call then begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
   // Continue the walk that checks every row, and read about `most` further rows. Return the number
@@ -102,15 +102,15 @@ class LowerTiers {
   };
   // Copy all rows to the new layout, with fresh optimizer state. The existing rows stay unchanged.
   Relaid Relay(const RowLayout& layout);
-  // Replace the rows by the copies that Relay has made. Returns the old queue; the table no longer
-  // reads the old queue's rows.
+  // Replace the table's rows with `relaid`, the result of Relay. Returns the old queue; the table
+  // no longer reads the old queue's rows.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
   // Clear tiers that the table no longer uses. If clearing fails, clearing is tried again by the
   // queue's thread, by Flush, by the next change of the layout, and by Close. Until the tiers are
   // cleared, the old rows occupy space but have no other effect. The table never reads the old
-  // rows: a generation is opened a second time only after its rows have been cleared. Flush throws
-  // an exception as long as the tiers with old rows are not cleared. After a successful Flush at
-  // the end of a process, a later process cannot find rows of an earlier layout.
+  // rows: a generation is opened a second time only after its rows have been cleared. Until these
+  // tiers are cleared, Flush throws an exception. After a successful Flush at the end of a process,
+  // a later process cannot find rows of an earlier layout.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
@@ -141,10 +141,11 @@ class LowerTiers {
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null if the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers that are no longer read. A tier is no longer read if its rows have an
-  // earlier layout, or a new layout that could not be completed. Each of these queues contains only
-  // a request to clear its tier, and repeats the request until it succeeds. Flush and the next
-  // change of the layout wait until all these queues are empty.
+  // Queues of stale tiers. A stale tier contains rows that the table no longer reads: rows in an
+  // earlier layout, or rows in a new layout if the change to this layout failed. Each of these
+  // queues contains only a request to clear its tier, and repeats the request until the tier is
+  // cleared. Flush and the next change of the layout wait until the queues of all stale tiers are
+  // empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

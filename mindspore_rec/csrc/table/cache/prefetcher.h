@@ -3,10 +3,10 @@
 // Prefetcher: promotes the rows of batches that will be looked up soon. A prefetcher thread makes
 // the keys of a batch unique and reads rows from lower tiers without the table's mutex. The thread
 // then promotes the rows to host memory. The rows stay in host memory until the batch is released,
-// unless a step needs the memory for other rows. Copies of rows that changed after they were read
-// are dropped (Fetches). To keep a slow disk busy, two threads are used: while one thread reads
-// rows, the other thread makes keys unique or promotes rows. The threads are started when the first
-// batch is added.
+// unless a step needs the memory for other rows. If a row changes after the thread has read the
+// row, the thread drops the outdated copy (Fetches). To keep a slow disk busy, two threads are
+// used: while one thread reads rows, the other thread makes keys unique or promotes rows. The
+// threads are started when the first batch is added.
 //
 // The caller must hold the table's mutex. A method with an argument `lock` releases the lock while
 // the method waits.
@@ -43,8 +43,8 @@ class Prefetcher {
   // TableClosed if the table is closed during the wait. Throws std::invalid_argument if no batch
   // has this number.
   double Wait(int64_t number, std::unique_lock<std::mutex>* lock);
-  // Release batch `number` and all earlier batches. Throws std::invalid_argument if no batch ever
-  // had this number.
+  // Release the batch with number `number` and all earlier batches. Throws std::invalid_argument if
+  // no batch ever had this number.
   void Release(int64_t number);
   // End the threads, and make all calls of Wait return. Requires: the table is closed.
   void Stop(std::unique_lock<std::mutex>* lock);

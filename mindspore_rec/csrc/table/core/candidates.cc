@@ -54,7 +54,8 @@ bool Candidates::Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_
            admission.Throw(key, context_->step, context_->initializer.seed, occurrences);
   }
   if (admission.kind == AdmissionKind::kSketch) return AdmitBySketch(key, occurrences, before);
-  // Even if admission is immediate now, counters may be left from an earlier, higher threshold.
+  // Even if admission is immediate now, there may be counters from the time when the threshold was
+  // higher.
   if (admission.immediate() && index_->size() == 0) return true;
   uint32_t id = FindCounter(hash, key);
   *before = id == Index::kNone ? 0 : Meta(store_.Row(id))->count;

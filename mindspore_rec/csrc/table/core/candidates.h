@@ -29,7 +29,8 @@ class Candidates {
   // True if memory for `keys` new counters is already reserved.
   bool HasRoom(size_t keys) const;
   void Reserve(size_t keys);
-  // Grow the index, if it could not grow earlier because memory was short. Throws std::bad_alloc.
+  // If the index could not grow earlier because memory was short, grow the index now. Throws
+  // std::bad_alloc.
   void CatchUp() { index_->CatchUp(); }
 
   // In the methods below, `hash` is IndexHash(key).
@@ -45,14 +46,14 @@ class Candidates {
 
   // Drop the counter in place `id` if the counter's age has reached the limit.
   void Evict(uint32_t id);
-  // Return an upper bound: the places of all counters in use are below end().
+  // Return an upper bound of the places: every counter in use has a place below end().
   uint32_t end() const { return store_.end(); }
   // Append the exact counters to `counters`. If the counts are in a sketch, nothing is appended.
   void Export(std::vector<RowMeta>* counters) const;
   // Set a key's counter to the value of an exported counter. Throws std::bad_alloc.
   void Import(uint64_t hash, const RowMeta& counter);
   CountingSketch& sketch() { return sketch_; }
-  // Set the event time of all counters without an event time to the current event time.
+  // Set all missing event times of counters to the current event time.
   void StampTime();
   // Allocate the empty index that the caller passes to Clear. Throws std::bad_alloc.
   std::unique_ptr<Index> Emptied() const;

@@ -39,7 +39,7 @@ class ChangeLog {
   // bits of these keys' rows.
   const AppendLog<int64_t>* current() const { return current_; }
 
-  // Begin epoch number `epoch`, and drop the keys of the epochs before `oldest`.
+  // Begin the epoch with number `epoch`, and drop the keys of all epochs before number `oldest`.
   void Begin(uint64_t epoch, uint64_t oldest) {
     current_ = &epochs_[epoch];
     Forget(oldest);

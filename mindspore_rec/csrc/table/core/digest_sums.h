@@ -2,9 +2,9 @@
 //
 // DigestSums: the sum of the digests of a shard's rows. The sum excludes rows that are due for
 // eviction. If rows are evicted by age, a row becomes due for eviction without a write, as time
-// passes. For this case, the class stores a separate sum for each time of last use, and for each
-// row in host memory, which sum includes the row. The digest is the total of the sums of rows that
-// are not due for eviction.
+// passes. In a table that evicts rows by age, the class stores a separate sum for each time of last
+// use. The class also records for each row in host memory which sum includes the row's digest. The
+// method Sum adds up only the sums of rows that are not due for eviction.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ class DigestSums {
   void Prefetch(uint32_t place) const {
     if (place < seen_.size()) __builtin_prefetch(seen_.data() + place, 1);
   }
-  // Record which sum includes the new row in a place.
+  // Record which sum includes the digest of the new row in `place`.
   void Place(uint32_t place, const RowMeta& meta) noexcept {
     if (by_age()) seen_[place] = Seen(meta);
   }
@@ -81,7 +81,7 @@ class DigestSums {
   void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
 
   // Return the sum of the digests of rows for which due(metadata) is false. In the metadata, only
-  // the fields that affect eviction are set: the last step, the last second, or both.
+  // the fields that affect eviction are set: the last step, the last second, or both fields.
   template <typename Fn>
   uint64_t Sum(const Fn& due) const {
     if (!by_age()) return all_;

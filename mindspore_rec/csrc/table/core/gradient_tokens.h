@@ -2,10 +2,10 @@
 //
 // GradientTokens: detects arithmetic that a graph applies to a table's gradients before the
 // optimizer step. The gradients of a table's rows stay inside the table. For each backward pass of
-// a lookup, the graph passes only a token to the optimizer. MindSpore adds up the tokens of several
-// passes. Arithmetic on gradients (a mean over passes, a scale, a clip) would change the gradients
-// of dense parameters but not the gradients of rows. Arithmetic on gradients also changes the sum
-// of the tokens, so the optimizer step detects the arithmetic and throws.
+// a lookup, the graph passes only a token to the optimizer. If there are several backward passes,
+// MindSpore adds up the tokens. Arithmetic on gradients (a mean over passes, a scale, a clip) would
+// change the gradients of dense parameters but not the gradients of rows. Arithmetic on gradients
+// also changes the sum of the tokens, so the optimizer step detects the arithmetic and throws.
 #pragma once
 
 #include <atomic>

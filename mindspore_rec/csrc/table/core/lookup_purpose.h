@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LookupPurpose: the purpose for which a batch is looked up. The purpose decides whether rows are
-// inserted for new keys, whether rows in lower tiers are promoted, and how long rows must stay in
-// host memory.
+// LookupPurpose: the kind of a lookup, for example kTrain or kPut. The purpose decides whether rows
+// are inserted for new keys, whether rows in lower tiers are promoted, and how long rows must stay
+// in host memory.
 #pragma once
 
 #include <cstdint>

@@ -38,9 +38,9 @@ struct Placement {
   }
   bool Owns(int64_t key) const { return OwnerOf(key) == rank; }
 
-  // `whole` is a limit of rows or bytes for the whole table. Return this worker's part of the
-  // limit, which is at least 1 if `whole` is at least 1. A negative `whole` means no limit and is
-  // returned unchanged.
+  // `whole` is a limit of rows or bytes for the whole table. Return this worker's part of the limit
+  // `whole`. The part is at least 1 if `whole` is at least 1. A negative `whole` means no limit and
+  // is returned unchanged.
   int64_t Share(int64_t whole) const {
     if (whole <= 0 || !spread() || kind == PlacementKind::kOwner) return whole;
     const int64_t n = workers;

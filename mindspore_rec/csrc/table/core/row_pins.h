@@ -24,8 +24,8 @@ class RowPins {
   // Allocate entries for all places below `end`. Throws std::bad_alloc. If a place has no entry,
   // other methods allocate the entry, and may throw std::bad_alloc.
   void Reserve(size_t end) { pins_.resize(std::max(pins_.size(), end)); }
-  // Reserve memory for `more` more rows with copies. The memory grows geometrically, because
-  // ReserveCopies is also called for single rows. Throws std::bad_alloc.
+  // Reserve memory to record that `more` additional rows have copies. The memory grows
+  // geometrically, because ReserveCopies is also called for single rows. Throws std::bad_alloc.
   void ReserveCopies(size_t more) {
     const size_t wanted = departed_.size() + copies_ + more;
     if (wanted > departed_.capacity()) {
@@ -38,8 +38,8 @@ class RowPins {
   RowPin Of(uint32_t id) const { return pins_[id]; }
   // Initialize the entry of a new row, which has no copy in a lower tier.
   void Begin(uint32_t id) { At(id) = {0, 0, context_.pins.released}; }
-  // Initialize the entry of a promoted row. If `hold` is kBatch, hold the row for prefetched batch
-  // `number`. The caller must call AddCopy for the row's copy.
+  // Initialize the entry of a promoted row. If `hold` is kBatch, hold the row for the prefetched
+  // batch with number `number`. The caller must call AddCopy for the row's copy.
   void BeginPromoted(uint32_t id, Hold hold, uint16_t number) {
     At(id) = {0, 1, hold == Hold::kBatch ? number : context_.pins.released};
   }
@@ -53,7 +53,7 @@ class RowPins {
       pin.used = pins.call & 0x7fff;
     }
   }
-  // Hold a row in host memory for prefetched batch `number`.
+  // Hold a row in host memory for the prefetched batch with number `number`.
   void HoldAhead(uint32_t id, uint16_t number) {
     RowPin& pin = At(id);
     pin.needed = context_.pins.Later(pin.needed, number);

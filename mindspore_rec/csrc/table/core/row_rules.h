@@ -14,13 +14,13 @@
 
 namespace msrec {
 
-// Set the event time of a row without an event time to the table's first event time.
+// Set a row's missing event time to the table's first event time.
 inline void FillTime(const ShardContext& context, RowMeta* meta) {
   if (meta->last_time == 0 && context.time != 0) meta->last_time = context.first_time;
 }
 
-// Return the row in a block from a lower tier, for evaluation. Return null if the row is due for
-// eviction.
+// For an evaluation lookup: return the row in `block`, a copy of a row in a lower tier. Return null
+// if the row is due for eviction.
 inline const char* ReadThrough(const ShardContext& context, char* block) {
   FillTime(context, Meta(block));
   return context.Due(*Meta(block)) ? nullptr : block;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowSizes: the bytes of a row, of the parts of a row, and of a row's share of the index. All
+// RowSizes: the number of bytes of a row, of each part of a row, and of the index per row. All
 // computations with row sizes use RowSizes, for example limits in bytes, and memory estimates for a
 // table that does not exist yet.
 #pragma once

@@ -2,8 +2,8 @@
 //
 // Shard: 1/16 of a table. A hash of the key chooses the shard; in a table with an identity index,
 // the key's low bits choose the shard. A shard is a sequential data structure, and only one thread
-// at a time works on it. Threads work on different shards in parallel, so results never depend on
-// the number of threads.
+// at a time works on a shard. Threads work on different shards in parallel, so results never depend
+// on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,7 @@ struct ShardStats {
   }
 };
 
-// The memory of a shard in bytes, by purpose, without the memory of the candidates and of the
-// eviction log.
+// Memory of a shard, in bytes. The memory of the candidates and of the eviction log is not counted.
 struct ShardMemory {
   size_t rows, index, changes, digests;
 };
@@ -77,8 +76,8 @@ class Shard {
   void ReserveNotes(size_t keys);
   // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. If the
   // purpose is kTrain or kInsert, admitted keys get rows, and all rows are counted and touched. If
-  // the purpose is kPut, all keys get rows without admission, and all rows are counted once and
-  // touched. If the purpose is neither kTrain nor kInsert nor kPut, Resolve does not change the
+  // the purpose is kPut, all keys get rows, even if the admission policy would not admit the keys,
+  // and all rows are counted once and touched. For any other purpose, Resolve does not change the
   // shard.
   void Resolve(Batch* batch, LookupPurpose purpose);
   // Return the row of `key`; null if there is no row or if the row is due for eviction.
@@ -111,8 +110,8 @@ class Shard {
   // Return the number of places that one complete sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
   // Choose enough candidates to evict about n rows of this shard, if the table has more rows than
-  // its capacity. The function compares kSampled * n + 64 consecutive rows. Of these rows, the 2 n
-  // + 64 rows with the lowest priority become candidates.
+  // its capacity. The candidates are the 2 n + 64 rows with the lowest priority among kSampled * n
+  // + 64 consecutive rows.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
   // Drop the row in `place`, because the table is over its capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
@@ -121,8 +120,9 @@ class Shard {
   // Return the counts of keys without rows.
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
-  // Return the log of changed keys by epoch. Only BeginEpoch may begin an epoch, and only
-  // StopRecording may end the recording. The method Touch of the shard adds keys to the log.
+  // Return the change log, which stores the changed keys of each epoch. Only BeginEpoch may begin
+  // an epoch, and only StopRecording may end the recording. The method Touch of the shard adds keys
+  // to the log.
   ChangeLog& changes() { return changes_; }
   // Return the object that stores the digests of the shard's rows. Call digests().Keep() only while
   // the shard's changes are recorded.
@@ -130,7 +130,7 @@ class Shard {
   // For a table with lower tiers: return which rows must stay in host memory and which rows have
   // copies in lower tiers.
   RowPins& pins() { return pins_; }
-  // Set the event time of all rows without an event time to the current event time.
+  // Set all missing event times of rows to the current event time.
   void StampTime();
   // Return the live rows, in the order of their places. The result also includes rows that are due
   // for eviction but not evicted yet. With an identity index, the result has a row for every key of
@@ -152,9 +152,9 @@ class Shard {
   // Return copies of the rows in another layout, with fresh optimizer state. Relaid does not change
   // the shard; Adopt does.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
-  // Replace the rows by the copies that Relaid has made, and record that every row has changed.
-  // Requires: the ShardContext already has the new layout. Also requires an earlier call of
-  // changes().Reserve(size()), because otherwise Adopt may throw halfway.
+  // Replace the shard's rows with `relaid`, the result of Relaid, and record that every row has
+  // changed. Requires: the ShardContext already has the new layout. Also requires an earlier call
+  // of changes().Reserve(size()), because otherwise Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
   // Emptied() allocates memory that the caller then passes to Clear(). Throws std::bad_alloc.
   // Clear() drops all rows and records each row as deleted.
@@ -168,8 +168,8 @@ class Shard {
   // ---- with lower tiers (shard_tiers.cc)
 
   // Fill batch->row with the rows that are in host memory, and pin these rows. If `hold` is kBatch,
-  // hold the rows for prefetched batch `number`. Append the positions of the keys without a row in
-  // host memory to `missing`.
+  // hold the rows for the prefetched batch with number `number`. Append the positions of the keys
+  // without a row in host memory to `missing`.
   void FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing);
   // Insert a row from a lower tier and return the new row. If the key already has a row in host
   // memory, return null. Requires room.
@@ -178,15 +178,16 @@ class Shard {
   void UndoPromote(int64_t key) noexcept;
   // Return whether host memory has a row of `key`, even if the row is due for eviction.
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
-  // Return whether host memory has a row of `key`, and hold this row for prefetched batch `number`.
+  // Return whether host memory has a row of `key`, and hold this row for the prefetched batch with
+  // number `number`.
   bool HoldAhead(int64_t key, uint16_t number);
   // Choose enough candidates to demote about n rows, in the same way as EvictionCandidates. Rows
   // that must stay in host memory for the current step or call are left out. Rows that prefetched
   // batches have pinned are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
-  // Return the row in `place`, the place of a candidate.
+  // Return the row of the candidate in `place`.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
-  // Free the place of a demoted row, which is now in a lower tier.
+  // Free the place of a row that has been demoted to a lower tier.
   void FreeDemoted(uint32_t place) noexcept;
   // Append copies of at most `most` rows, beginning at `place`, and record that these rows have
   // copies in a lower tier. Returns the next place, or Index::kNone at the end.
@@ -212,7 +213,7 @@ class Shard {
   // Keep only the 2 n + 64 candidates with the lowest priority. The table chooses the victims among
   // the candidates of all shards.
   static void TrimCandidates(size_t n, VictimCandidates* candidates);
-  // Fill batch->row from the index; rows due for eviction are included.
+  // Set batch->row to the rows of the keys, including rows that are due for eviction.
   void Probe(Batch* batch);
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);

@@ -20,7 +20,7 @@ namespace msrec {
 
 // For tables with lower tiers: the indexes of the step, the call and the prefetched batches that
 // pin rows in host memory. Because the indexes wrap around, a row that was not touched for a very
-// long time may stay pinned longer than necessary. A pin that is too long is harmless.
+// long time may stay pinned longer than necessary. Pinning a row longer than necessary is harmless.
 struct Pins {
   uint16_t step = 1;  // index of this step, in the pins of its rows; 15 bits
   uint16_t call = 1;  // index of the current call, in the pins of its rows; 15 bits; equals `step`
@@ -38,7 +38,8 @@ struct Pins {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;
   }
-  // True if batch `number` is prefetched and not released, so that its rows are still needed.
+  // True if the rows of the batch with number `number` are still needed, because the batch was
+  // prefetched and is not released yet.
   bool IsAhead(uint16_t number) const {
     const uint16_t ahead = number - released;
     return ahead >= 1 && ahead <= kMostBatches;
@@ -102,8 +103,8 @@ inline uint32_t ClampStep(int64_t step) {
   return static_cast<uint32_t>(std::min<int64_t>(step, 0xffffffffLL));
 }
 
-// Return the number of floats in a row's state: the optimizer state and, if the rows have one, the
-// frequency or score.
+// Return the number of floats in a row's state: the floats of the optimizer state, plus 1 if the
+// rows store a frequency or score.
 inline int32_t StateWidth(const Rule& rule, const Eviction& eviction, int32_t dim) {
   return rule.StateWidth(dim) + (eviction.scored() ? 1 : 0);
 }

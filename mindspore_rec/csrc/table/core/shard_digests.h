@@ -2,14 +2,13 @@
 //
 // ShardDigests: the digests (row_digest.h) of a shard's rows. For each row in host memory, the
 // class stores a digest of 8 bytes. The class also stores the sum of the digests of all rows in the
-// shard, including rows in lower tiers. The stored digest is the row's digest at the beginning of
-// the current epoch, or at the last export if the epoch began before the export. When a row
-// changes, the shard does not hash the row. The shard hashes a changed row when the row is exported
-// or demoted, or when the next epoch begins. For a row in a lower tier, the sum includes the digest
-// that the row had when it was demoted. For a key of a vocabulary that has no row yet (has_unseen),
-// the sum includes the digest of the row that the key will get first. For a row that is not in host
-// memory, the class stores no separate digest. If memory runs out, all digests are dropped and the
-// call continues.
+// shard, including rows in lower tiers. The stored digest of a row is the digest at the beginning
+// of the current epoch or at the last export, whichever is later. When a row changes, the shard
+// does not hash the row. The shard hashes a changed row when the row is exported or demoted, or
+// when the next epoch begins. For a row in a lower tier, the sum includes the digest that the row
+// had when it was demoted. If a key of a vocabulary has no row yet (has_unseen), the sum includes
+// the digest of the key's first row. For a row that is not in host memory, the class stores no
+// separate digest. If memory runs out, all digests are dropped and the call continues.
 //
 // A ShardDigests object is a part of a shard, and uses the places of the shard's rows. Other
 // classes call only Keep, Drop, kept and DamagedRows.
@@ -48,7 +47,7 @@ class ShardDigests {
   // True if all digests are up to date: no row has been touched since the digests were computed.
   bool fresh() const { return fresh_; }
   void SetFresh(bool fresh) { fresh_ = fresh; }
-  // True if the sum already includes the digest of a row that is put into host memory.
+  // True if, when a row is put into host memory, the sum already includes the row's digest.
   bool ComesDigested() const { return kept_ && (context_.tiered || context_.has_unseen()); }
   bool HasRoom(size_t places) const { return digests_.size() >= places; }
   // Enlarge the arrays to `places` places.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: import of rows, change of their layout, and removal of all rows.
+// Shard: import of rows, change of the rows' layout, and removal of all rows.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -81,7 +81,7 @@ Shard::Empty Shard::Emptied() {
   Empty empty{std::make_unique<SlabStore>(store_.stride(), !context_->identity()), nullptr,
               candidates_.Emptied()};
   if (context_->identity()) {
-    // With a vocabulary, no key disappears: the row of each key has its first value again.
+    // In a table with a vocabulary, every key keeps a row, which gets the key's first value again.
     empty.rows->Reserve(store_.end());
     while (empty.rows->end() < store_.end()) empty.rows->Allocate();
   }

@@ -117,8 +117,8 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
   try {
     MergeDeferred(false);
   } catch (const std::bad_alloc&) {
-    // At this point, the gradient of lookup `ticket` has already been added. Gradients that still
-    // wait are added by a later call.
+    // At this point, the gradient of the lookup with ticket `ticket` has already been added.
+    // Gradients that still wait are added by a later call.
   }
 }
 

@@ -46,11 +46,13 @@ class StepLookups {
 
   // ---- gradients
 
-  // Add the gradient of lookup `ticket`. If the gradient of an earlier lookup is still missing,
-  // copy the new gradient and add the copy later. If Accumulate throws, nothing was added.
+  // Add the gradient of the lookup with ticket `ticket`. If the gradient of an earlier lookup is
+  // still missing, copy the new gradient and add the copy later. If Accumulate throws, nothing was
+  // added.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Add the waiting gradients to the sum in the order of the lookups, and stop at the first lookup
-  // without a gradient. If `all` is true, add all waiting gradients.
+  // Add the gradients that wait for an earlier gradient to the sum, in the order of the lookups.
+  // Stop at the first lookup whose gradient is still missing. If `all` is true, add all waiting
+  // gradients.
   void MergeDeferred(bool all);
   GradientSum& gradients() { return gradients_; }
   // The tokens of the gradients since the last step.

@@ -13,8 +13,8 @@
 namespace msrec {
 namespace {
 
-// Return the row for unknown keys as dim floats: the value `given`, or the value `otherwise` if
-// `given` is empty.
+// Return the row for unknown keys as dim floats. The row is `given` or, if `given` is empty, the
+// default `otherwise`.
 std::vector<float> UnknownRow(const TableCore& core, const std::vector<float>& given,
                               const char* argument, const std::vector<float>& otherwise) {
   const std::vector<float>& row = given.empty() ? otherwise : given;

@@ -34,7 +34,8 @@ class UpperTier {
   // Requires: core outlives this object.
   explicit UpperTier(TableCore* core) : core_(*core) {}
 
-  // Return the message with the table's name prepended. Where may be called without the mutex.
+  // Return the message with the table's name prepended. The method Where may be called without the
+  // mutex.
   std::string Where(const std::string& what) const;
   const ShardContext& context() const;
   TableMutex* mutex() const;
@@ -49,12 +50,13 @@ class UpperTier {
   // rows. Append to missing[shard] the batch positions of the keys that have no row in host memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
   // Do the same as FindInHost for a batch whose keys are already unique. Unlike in FindInHost,
-  // `missing` is one vector for the keys of all shards. Hold the rows for prefetched batch
-  // `number`.
+  // `missing` is one vector for the keys of all shards. Hold the rows for the prefetched batch with
+  // number `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Return whether host memory has a row of key, even if the row is due for eviction.
   bool Holds(int64_t key) const;
-  // Return whether host memory has a row of key, and hold the row for prefetched batch `number`.
+  // Return whether host memory has a row of key, and hold the row for the prefetched batch with
+  // number `number`.
   bool HoldAhead(int64_t key, uint16_t number);
   // Record that the rows of prefetched batches up to index `number` are no longer needed.
   void ReleaseUpTo(int64_t number);
@@ -69,15 +71,15 @@ class UpperTier {
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
   // position in the batch. `rows` contains the blocks of the rows, one after another. If `rows` is
-  // null, Promote does not write the rows, and the caller must write them. Adds the number of
+  // null, Promote does not write the rows, and the caller must write the rows. Adds the number of
   // promoted rows to *promoted. Throws std::bad_alloc. After a std::bad_alloc, the rows that are
   // already promoted stay in host memory if `rows` is not null. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
   // For each index i in `of`, promote the row of keys[i]: copy block i of `rows` to host memory.
-  // Hold the row in host memory for prefetched batch `number`. Adds the number of promoted rows to
-  // *promoted; a key with a row in host memory is skipped. After a std::bad_alloc, the rows that
-  // are already promoted stay in host memory.
+  // Hold the row in host memory for the prefetched batch with number `number`. Adds the number of
+  // promoted rows to *promoted; a key with a row in host memory is skipped. After a std::bad_alloc,
+  // the rows that are already promoted stay in host memory.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,
                     const std::vector<size_t>& of, uint16_t number, int64_t* promoted);
 
@@ -92,8 +94,8 @@ class UpperTier {
   void CopyOut(const VictimCandidate& victim, std::vector<int64_t>* keys, std::vector<char>* rows);
   // Free the place of a victim after the victim has been written to a lower tier.
   void Free(const VictimCandidate& victim) noexcept;
-  // Call write(keys, rows) with copies of all rows, about `most` at a time, and mark these rows as
-  // having copies in a lower tier.
+  // Call write(keys, rows) with copies of all rows, about `most` rows per call, and record that
+  // these rows have copies in a lower tier.
   void CopyAll(size_t most,
                const std::function<void(std::vector<int64_t>, std::vector<char>)>& write);
 
@@ -116,11 +118,11 @@ class UpperTier {
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Reserve memory to record keys as deleted: the keys of all rows in host memory, `keys` (of rows
-  // in lower tiers), and all keys of a vocabulary. Throws std::bad_alloc.
+  // Reserve memory to record deleted keys: the keys of all rows in host memory, all keys of a
+  // vocabulary, and `keys`, whose rows are in lower tiers. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Add `keys` (of rows in lower tiers) and all keys of a vocabulary to the change log. The rows of
-  // these keys were removed, have their first values again, or have another layout.
+  // Add all keys of a vocabulary, and `keys`, whose rows are in lower tiers, to the change log. The
+  // rows of these keys were removed, have their first values again, or have another layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If true, a row in a lower tier must

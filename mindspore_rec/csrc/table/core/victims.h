@@ -15,13 +15,15 @@ namespace msrec {
 class Shard;
 struct TableCore;
 
-// Sample candidates for `wanted` victims. Calls sample(shard, n, out) for every shard, in parallel;
-// n is proportional to the shard's number of rows. If there are few rows, all rows are candidates.
+// Sample the candidates from which `wanted` victims can be chosen. Calls sample(shard, n, out) for
+// every shard, in parallel; n is proportional to the shard's number of rows. If there are few rows,
+// all rows are candidates.
 VictimCandidates SampleCandidates(
     const TableCore& core, uint64_t wanted,
     const std::function<void(Shard*, size_t, VictimCandidates*)>& sample);
 
-// Keep the `most` candidates with the lowest priority, in no fixed order.
+// Keep at most `most` candidates, the candidates with the lowest priority. The order of the kept
+// candidates is not fixed.
 void SelectVictims(uint64_t most, VictimCandidates* candidates);
 
 }  // namespace msrec

@@ -61,13 +61,13 @@ class DeviceRows {
   float* Value(uint32_t slot) const { return values_ + static_cast<size_t>(slot) * dim_; }
   float* State(uint32_t slot) const { return states_ + static_cast<size_t>(slot) * state_width_; }
 
-  // Returns the slot of key, or SlotMap::kNone.
+  // Returns the slot of `key`, or SlotMap::kNone if the cache has no row of `key`.
   uint32_t Find(int64_t key) const {
     const uint32_t slot = map_.Find(key);
     return slot == SlotMap::kNone || gone_[slot] ? SlotMap::kNone : slot;
   }
-  // Writes the slot of each distinct key of the shard in the batch to `slots`, or SlotMap::kNone if
-  // the key has no row in the cache.
+  // Writes one slot to `slots` for each distinct key of the batch that belongs to the shard. If the
+  // key has no row in the cache, the slot is SlotMap::kNone.
   void FindAll(const Batch& batch, int shard, uint32_t* slots) const;
   // Marks the row in the slot as changed; `host` is the row's block.
   void MarkDirty(uint32_t slot, char* host) {
@@ -79,8 +79,8 @@ class DeviceRows {
   // the host cannot read the slots.
   void WriteBack(int64_t key);
   void WriteBackAll();
-  // Removes a row whose block will be freed. The slot becomes free when no code runs in parallel
-  // over shards any more.
+  // Removes a row whose block will be freed. The slot becomes free after all parallel loops over
+  // shards have ended.
   void Forget(int shard, int64_t key);
   // Updates the row's block, and then removes the row from the cache, as Forget does.
   void WriteBackAndForget(int shard, int64_t key);
