@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of training rows, in random order or by time, with random order inside time windows."""
+"""Make batches of training rows, in random order or in order of time."""
 
 from __future__ import annotations
 

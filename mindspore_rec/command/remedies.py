@@ -48,7 +48,7 @@ def in_words_of_the_command(text: str, command: str) -> str:
 
     Args:
         text: error message of the library; its remedies name Python arguments.
-        command: name of the command that ends with the message.
+        command: name of the command that prints the message.
 
     Example:
         >>> text = "name the encoding, as in format=CsvFormat(encoding='latin-1')"

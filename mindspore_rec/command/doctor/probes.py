@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _line_for_training() -> Line | None:
-    """Return None if training can be probed, else the line for items that need training."""
+    """Return the line for items that need training if training cannot be probed, else None."""
     if not has_training():
         return Line(OFF, ONLY_SERVES)
     try:

@@ -2,9 +2,9 @@
 """Convert a FeaturePipeline to JSON values and back, to store the pipeline with a network.
 
 The description contains the arguments of the pipeline, but not the learned state, because
-checkpoints store the pipeline's `state_dict`. Only transforms of this library have a description,
-which consists of the class name and the arguments. Therefore no code from outside the library runs
-when a description is read.
+checkpoints store the pipeline's `state_dict`. A description names each transform by its class and
+arguments. Only this library's transforms have a description, so no code from outside the library
+runs when a description is read.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def describe_pipeline(pipeline: FeaturePipeline) -> dict[str, Any]:
         pipeline: a pipeline with features of this library and without `prepare`.
 
     Raises:
-        ValueError: a part of the pipeline has no description. The message names the part.
+        ValueError: a part of the pipeline has no description.
 
     Example:
         >>> made = describe_pipeline(FeaturePipeline({"x": [Number("price")]}))

@@ -360,8 +360,7 @@ class FeaturePipeline:
     def with_times(self) -> FeaturePipeline:
         """Return a copy of this pipeline that also returns the rows' times, as its first array.
 
-        A feature worker sends the arrays of the copy. The copy shares its learned state with this
-        pipeline.
+        Feature workers use the copy. The copy shares its learned state with this pipeline.
 
         Raises:
             ValueError: no feature is the timestamp.
@@ -399,7 +398,7 @@ class FeaturePipeline:
 
     @property
     def kept(self) -> list[KeptEvents]:
-        """The `KeptEvents` features, which make the events of each `KeptHistoryColumn`."""
+        """All `KeptEvents` features of the pipeline."""
         members = (each for output in self._outputs for each in output.members)
         return [each for each in members if isinstance(each, KeptEvents)]
 
@@ -449,7 +448,7 @@ class FeaturePipeline:
         return self
 
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> FeaturePipeline:
-        """Compute the statistics of the `TargetStatistics` anew, from batches of rows.
+        """Compute all `TargetStatistics` from batches of rows, and forget the earlier statistics.
 
         The time intervals of statistics of kind 'past' do not change after `fit`.
 
@@ -551,7 +550,7 @@ class FeaturePipeline:
                 _load(each, state[output.name])
 
     def with_state(self, state: Mapping[str, Any]) -> FeaturePipeline:
-        """Return a copy of this pipeline with another state. This pipeline keeps its own state.
+        """Return a copy of this pipeline with another state; this pipeline does not change.
 
         Raises:
             TypeError, ValueError, KeyError: see `load_state_dict`.
@@ -580,7 +579,7 @@ def _arrays_of(outputs: Sequence[Output]) -> list[str]:
 
 
 def _times(timestamp: FeatureSpec, view: BatchRows) -> Any:
-    """Return the column of the event times, as seconds if the timestamp has a transform."""
+    """Return the event times; if the timestamp has a transform, return the times in seconds."""
     name = column_of(timestamp, view)
     if timestamp.transform is None:
         return view.raw(name)

@@ -47,8 +47,8 @@ def check_name(argument: str, value: Any) -> str:
 class FeatureSpec:
     """Declare a column of a batch: the keys of a table, or the time of the events.
 
-    One object describes a feature completely. `create_table`, `SparseLookup`, `FeatureBatches`,
-    `FeaturePipeline` and `EventTime` all take FeatureSpec objects.
+    `create_table`, `SparseLookup`, `FeatureBatches`, `FeaturePipeline` and `EventTime` all take
+    FeatureSpec objects.
 
     Args:
         name: 1 to 100 letters, digits, '_' and '.'. The feature's array of keys has the same name
@@ -202,7 +202,7 @@ def _check_eviction(where: str, value: Any) -> None:
 
 
 def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
-    """Check that the features of one batch fit together, and return the features.
+    """Check that a batch can have all these features, and return the features.
 
     Args:
         specs: a FeatureSpec, an iterable of FeatureSpec objects, or a FeaturePipeline.
@@ -239,7 +239,7 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
 
 
 def check_together(specs: tuple[FeatureSpec, ...]) -> None:
-    """Raise ValueError if features do not fit together, by the rules of `check_specs`."""
+    """Raise the ValueErrors that `check_specs` describes."""
     _check_names(specs)
     _check_thresholds(specs)
     _check_time(specs)

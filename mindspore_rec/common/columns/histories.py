@@ -124,7 +124,8 @@ class HistoryValues(Feature):
         kind = values.type
         is_single = not (pa.types.is_nested(kind) or is_text(kind) or pa.types.is_null(kind))
         if self.separator is not None and is_single and self.are_numbers:
-            # If each row of a column of texts has only one value, a reader may infer numbers.
+            # A reader of texts such as '7|8' infers numbers if every row has only one value, such
+            # as '7'.
             there = values.is_valid().to_numpy(zero_copy_only=False)
             return np.concatenate([[0], np.cumsum(there, dtype=np.int64)]), values.drop_null()
         return values_of_lists(self.column, values, self.separator)

@@ -117,7 +117,7 @@ class KeysOutput(Output):
 
 
 class StackedOutput(Output):
-    """Array of features side by side: int64 ``[B, F]`` keys or float32 ``[B, N]`` numbers."""
+    """Several features in one array: keys, int64 ``[B, F]``, or numbers, float32 ``[B, N]``."""
 
     def __init__(self, name: str, members: Sequence[Member]) -> None:
         super().__init__(name, members)

@@ -89,7 +89,7 @@ class QuantileScale(Number):
         return self
 
     def scaled(self, values: Any) -> np.ndarray:
-        """Return each number's scaled quantile, float32 `[N]`, -1 to 1 (or `missing`)."""
+        """Return the quantiles, float32 `[N]`, from -1 to 1, and `missing` for missing numbers."""
         self._say_if_unfit()
         return self._places(self._numbers(self._array(values)))
 
@@ -186,8 +186,8 @@ class QuantileScale(Number):
             self._points, self._ranks, self._edges = np.zeros(1), np.full(1, 0.5), np.empty(0)
             return
         ordered = np.sort(values)
-        # Use the quantiles of all values and the quantiles of the distinct values. If most values
-        # of a column are 0, most quantiles of the values are 0.
+        # If most values of a column are 0, most quantiles of the values are 0. The points are
+        # therefore the quantiles of all values and the quantiles of the distinct values.
         distinct = np.unique(ordered)
         points = np.union1d(_spread(ordered, self.buckets), _spread(distinct, self.buckets))
         below = np.searchsorted(ordered, points, "left")

@@ -10,7 +10,7 @@ __all__ = ["ValueSums"]
 
 
 class ValueSums:
-    """Sums for each pair of a value's key and a part of the rows, such as one of five folds.
+    """Sums over the rows of each part, such as a fold, for each key of a value.
 
     An object never changes. To leave out one part, the other parts are added up: the part is not
     subtracted from the total, so the part does not affect the sums even by rounding.
@@ -105,7 +105,7 @@ class ValueSums:
         return made
 
     def before(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return each key's sums over all parts before its part in `parts`, float64 ``[B, S]``."""
+        """Return the sums of ``keys[i]`` over all parts before ``parts[i]``, float64 ``[B, S]``."""
         made = np.zeros((len(keys), self.sums.shape[1]))
         places, is_known = self._places(keys)
         places = places[is_known]
@@ -115,7 +115,7 @@ class ValueSums:
         return made
 
     def without(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return each key's sums over all parts except its part in `parts`, float64 ``[B, S]``."""
+        """Return the sums of ``keys[i]`` over all parts except ``parts[i]``, float64 ``[B, S]``."""
         if self._others is None:
             self._others = self._all_but_own()
         made = np.zeros((len(keys), self.sums.shape[1]))
@@ -129,7 +129,7 @@ class ValueSums:
         return made
 
     def _all_but_own(self) -> np.ndarray:
-        """Return, for each pair (value, part), the sums of the same value over all other parts."""
+        """Return, for each pair of a value and a part, the value's sums over all other parts."""
         after = self._running(range(self.count - 2, -1, -1))
         made = np.zeros_like(self.sums)
         has_before = np.ones(len(self.keys), bool)
@@ -159,7 +159,7 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return cumulative sums: each pair's sums include the value's earlier pairs in `order`.
+        """Return cumulative sums of each value over the value's parts, in the order `order`.
 
         If `order` ascends, the sums include all earlier parts; if `order` descends, all later
         parts.

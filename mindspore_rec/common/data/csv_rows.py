@@ -150,7 +150,7 @@ class CsvRows(TextRows):
         for field in table.schema:
             kind = field.type
             if pa.types.is_string(kind) and field.name not in self._settings.types:
-                # The column may be a column of numbers in which some rows are bad.
+                # A few bad rows can turn a column of numbers into texts.
                 share = self._bad.settings.most_share
                 kind = _most(table.column(field.name), share) if share else kind
             if pa.types.is_null(kind) or pa.types.is_binary(kind):

@@ -138,7 +138,7 @@ def _differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def _ranges(
     values: npt.NDArray[Any], begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the values of ranges, one range after the other, and the offsets of the ranges."""
+    """Return ``values[begin[i]:end[i]]`` for all i, concatenated, and the offset of each range."""
     offsets = np.zeros(len(begin) + 1, np.int64)
     np.cumsum(end - begin, out=offsets[1:])
     place = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], end - begin)

@@ -223,9 +223,9 @@ class CategoryColumn(Column):
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
             the text '7' to the whole number 7, or 7 to '7'. Default: None, which means that
             `Schema.fit` chooses the type that the training rows have. Before `Schema.fit`, '7' and
-            7 are different categories. 'key' is for tables of earlier programs: whole numbers are
-            their own keys, as in a `FeatureSpec` without a transform, and no number may be missing;
-            texts have the same keys as by default.
+            7 are different categories. 'key' is for tables of earlier programs: the key of a whole
+            number is the number itself, as in a `FeatureSpec` without a transform, and no number
+            may be missing. 'key' does not change the keys of texts.
         group: True if the column's values are also the groups of the metric `gauc`. Default: False.
         dropout: see `Column`.
 
@@ -319,7 +319,7 @@ class IntegerColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class CrossColumn(Column):
-    """Values of several columns together, such as the hour and the user, as one category.
+    """Category for each combination of values of several columns, such as the hour and the user.
 
     The data have no column of this name: the value of a row is made from the row's values in other
     columns of the schema. A network need not read the columns that a cross reads. An ignored column
@@ -404,10 +404,10 @@ class HistoryColumn(Column):
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
-        values: 'text', 'whole' or 'key' as for `CategoryColumn`, for values with rows in a table.
-            'float32' for numbers, in which a missing number is 0. 'int64' for whole numbers such as
-            times; timestamps become whole seconds since 1970. Default: None, which means that
-            `Schema.fit` sets 'text' or 'whole'.
+        values: type of the values. If the values have rows in a table: 'text', 'whole' or 'key',
+            see `CategoryColumn`. For numbers: 'float32', and a missing number becomes 0. For whole
+            numbers such as times: 'int64', and timestamps become whole seconds since 1970. Default:
+            None, which means that `Schema.fit` sets 'text' or 'whole'.
         length: greatest number of events in a row's list, 1 to 65536. Side columns have the length
             of the history. Default: 50.
         keep: 'last' or 'first', to keep the last or the first events of a longer list. Side columns
@@ -462,7 +462,7 @@ class HistoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class KeptHistoryColumn(Column):
-    """Events of a user that the library collects from earlier rows; not a column of the data.
+    """Events of a user, which the library collects from earlier rows. The data have no such column.
 
     A row's history has the events of the row's user with a time before the time of the row, oldest
     first. The row itself becomes an event in the histories of later rows. A row's history contains
@@ -622,7 +622,7 @@ class LabelColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class WeightColumn(Column):
-    """Weight of the row in the loss and in the metrics of `RecModel`, at least 0.
+    """Weight, at least 0, of each row in the loss and the metrics of `RecModel`.
 
     Args:
         name, decimal: see `Column`.

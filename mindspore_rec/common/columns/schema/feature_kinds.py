@@ -44,7 +44,7 @@ _WORD = r"[\p{L}\p{N}]+"
 
 
 class Choice(NamedTuple):
-    """A column, a sentence that says why the column has its kind, and perhaps a warning."""
+    """A column, the reason for its kind as a sentence, and a warning ('' if there is none)."""
 
     column: Column
     why: str
@@ -152,7 +152,11 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
 
 
 def whole_values(profile: Profile) -> str:
-    """Return the type for whole numbers as categories: 'text' if some exceed int64 or are '?'."""
+    """Return the type of categories that are whole numbers.
+
+    The type is 'text' if a number exceeds int64 or a text such as '?' means a missing value, else
+    'whole'.
+    """
     has_marks = profile.form is not None and profile.form.has_marks
     return "text" if has_marks or profile.is_beyond_int64 else "whole"
 

@@ -98,13 +98,13 @@ class Inferred:
         return replace(self, entries=tuple(entries))
 
     def column(self, name: str) -> InferredColumn:
-        """Return a column, and the explanation of its kind, by the column's name."""
+        """Return the column with this name, and the explanation of the column's kind."""
         return next(each for each in self.entries if each.column.name == name)
 
 
 @dataclass
 class _Draft:
-    """Choices made so far, by name of the column."""
+    """State of the inference: each column's profile and choice, and the warnings."""
 
     profiles: dict[str, Profile]
     sample_is_all: bool
@@ -130,7 +130,7 @@ def infer_columns(
     """Propose the columns of a schema for a sample of rows.
 
     Args:
-        table: the sample, at least two rows, drawn from all rows of the data.
+        table: the sample, at least two rows. Draw the sample from all rows of the data.
         label: name of the label, or of several labels. A `Column` of kind 'label' says more:
             which value counts as 1 (`positive`), or that the label is a number (`binary=False`).
         time: name of the column with the time of the event. Default: a column, if there is one, of

@@ -67,8 +67,8 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 def is_copy(column: Profile, label: Profile) -> bool:
     """Return True if each value of the column belongs to one value of the label, and vice versa.
 
-    With fewer than 20 rows, or if most values occur once, the result is False, because the columns
-    may then agree by chance.
+    If there are fewer than 20 rows, or most values occur once, the result is False, because the
+    column and the label may agree by chance.
 
     Example:
         >>> import pyarrow as pa
@@ -120,7 +120,7 @@ def _order_decides(column: Profile, positive: np.ndarray) -> bool:
 
 
 def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) -> float:
-    """Order each half of the rows by the other half's mean labels; return the lower AUC."""
+    """Predict each half of the rows by the mean labels in the other half; return the lower AUC."""
     size = int(codes.max()) + 1
     ones = [np.bincount(codes[half & positive], minlength=size) for half in (first, ~first)]
     zeros = [np.bincount(codes[half & ~positive], minlength=size) for half in (first, ~first)]

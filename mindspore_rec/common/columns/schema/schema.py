@@ -50,8 +50,8 @@ class Schema:
       histories. A list or text has `length` keys, a time has one key per part, and any other column
       has one key. Columns that use the same table are adjacent; `fields` lists the position of each
       column.
-    * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out if
-      there are no numbers and no statistics.
+    * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels. The array
+      is left out if the schema has no numbers and no statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
       values of all lists, one list after another, and where each list begins. Row i has the values
       from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
@@ -64,12 +64,11 @@ class Schema:
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
 
     Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` calls
-    `fit` if the scales have learned nothing. After `fit`, neither training nor prediction changes a
-    schema.
+    `fit` if the scales have learned nothing. Training and prediction do not change a schema on
+    which `fit` was called.
 
     Args:
-        columns: the columns. The values of at least one column that is not a history must have rows
-            in a table.
+        columns: the columns. At least one column must have rows in a table and not be a history.
         embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`, 1 to
             8192. Default: 16.
 
@@ -173,8 +172,8 @@ class Schema:
     ) -> Schema:
         """Return a schema with the keys, tables, admission and eviction of FeatureSpec objects.
 
-        A value has the same key in the schema as in the features, so tables that were trained with
-        the features can be trained further.
+        The schema and the FeatureSpec objects give a value the same key, so a table that was
+        trained with the FeatureSpec objects can be trained further with the schema.
 
         Args:
             specs: the features. The column of each feature must have a name and one value per row.
@@ -299,7 +298,7 @@ class Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
         Each category, list, group or history without `values` gets the type of its values in the
-        rows, 'text' or 'whole'. After `fit`, '7' and 7 are therefore the same category in all data.
+        rows, 'text' or 'whole'. After `fit`, the text '7' and the number 7 are the same category.
 
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
@@ -490,10 +489,10 @@ class Schema:
             with_label: False for rows to predict, which may lack labels and weights. Default: True.
 
         Returns:
-            The arrays by name. For a history that the library collects from rows, the arrays
-            contain one event per row, not the history. With ``with_label=False``, the history
-            consists of the lists that the rows contain; if the rows contain no lists, the history
-            is empty.
+            A dict from names to arrays. For a history that the library collects from rows, the
+            array contains the event of each row, and not the row's history. With
+            ``with_label=False``, the history consists of the lists that the rows contain; if the
+            rows contain no lists, the history is empty.
 
         Raises:
             TypeError, ValueError: a column is missing or has values of the wrong type.
