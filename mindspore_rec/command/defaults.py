@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a network and its training that `init` chooses by the number of rows."""
+"""Choose the default settings of a network and its training by the number of rows."""
 
 from __future__ import annotations
 

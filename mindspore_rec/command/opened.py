@@ -140,8 +140,8 @@ def _divided(
         rows: the rows.
         settings: settings of the YAML file.
         schema: description of the rows.
-        every: share of each part. Default: None, which means the shares of the training, validation
-            and test rows.
+        every: for each part, its share of the rows. Default: None, which means the shares of the
+            training, validation and test rows.
     """
     split = settings.split
     shares = [share for share in every or split.shares() if share > 0]

@@ -36,8 +36,8 @@ from mindspore_rec.common.columns.transforms import (
 
 __all__ = ["describe_pipeline", "described_pipeline"]
 
-# For each transform class: a dict from each argument, other than `column`, to the attribute that
-# stores the argument's value.
+# For each transform class: a dict from the arguments (without `column`) to the attributes that
+# store the arguments' values.
 _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     Category: {"field": "field", "values": "values"},
     Categories: {

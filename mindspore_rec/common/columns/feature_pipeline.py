@@ -384,7 +384,7 @@ class FeaturePipeline:
         return made
 
     def with_lists(self) -> FeaturePipeline:
-        """Return a copy for rows in which each history is a column of lists.
+        """Return a copy of this pipeline that reads each history from a column of lists.
 
         The copy shares its learned state with this pipeline. If the library collects no history
         from rows, the result is this pipeline itself.
@@ -646,7 +646,7 @@ def _read_by(member: FeatureSpec | Feature) -> tuple[str | int, ...]:
 
 
 def _columns(output: Output) -> list[Any]:
-    """Return the column of each feature, or a list of columns for a feature that reads several."""
+    """Return each feature's column, or a list of columns if the feature reads several columns."""
     read = [_read_by(member) for member in output.members]
     return [each[0] if len(each) == 1 else list(each) for each in read]
 

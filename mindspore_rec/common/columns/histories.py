@@ -57,7 +57,8 @@ def ragged_places(names: Sequence[str] | None) -> dict[int, list[int]]:
     """Map the index of each array of offsets to the indexes of its arrays of values.
 
     Args:
-        names: names of a batch's arrays, in the order of a schema; None for arrays without names.
+        names: names of a batch's arrays, in the order of a schema; None if the arrays have no
+            names.
 
     Example:
         >>> ragged_places(["ids", "seen.values", "at.values", "seen.offsets", "label"])

@@ -54,7 +54,7 @@ class JointFeature(Feature):
         """Return the values as an array ``[B]`` or ``[B, width]``.
 
         Args:
-            values: struct array ``[B]`` of the columns `columns`.
+            values: the columns that `columns` names, as a struct array ``[B]``.
             learn: if True, the statistics learn from the values before the values are transformed.
             keys: keys that other transforms have computed for the same rows. Default: none.
         """

@@ -44,7 +44,7 @@ def events_name(column: str) -> str:
 
 
 def table_suffix(column: str) -> str:
-    """Return the suffix of the name of the table that stores each user's last events."""
+    """Return the end of a table's name, for the table that stores each user's last events."""
     return f".kept.{column}"
 
 
@@ -263,8 +263,8 @@ class EventState:
     def clock(self) -> int:
         """Latest time of all rows that were read.
 
-        The table does not store times before 1970. A result before 1970 is possible only if some
-        batches were read but not yet trained.
+        The table does not store times before 1970. The result is before 1970 only if the latest
+        batches were read, but not yet trained.
         """
         if self._ahead:
             return self._ahead[-1].clock

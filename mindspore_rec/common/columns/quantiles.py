@@ -119,8 +119,8 @@ class QuantileScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: the state and this scale have different numbers of buckets, or only one of
-                the two is of a `MixedScale`.
+            ValueError: the state has another number of buckets than this scale, or is the state of
+                a `MixedScale` and this scale is a `QuantileScale`, or vice versa.
             TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. After an
                 error, the object is unchanged.
         """
@@ -221,12 +221,12 @@ class QuantileScale(Number):
 
 
 class MixedScale(QuantileScale):
-    """Replace numbers by the mean of their quantiles among all numbers and among distinct numbers.
+    """Replace each number by the mean of its quantiles among all and among the distinct numbers.
 
     In a column that is mostly 0, a `QuantileScale` places all other numbers close together near the
-    end of the range. Among the distinct numbers, 0 counts only once, so the mean of the two
-    quantiles spreads the other numbers over the range. The results are from -1 to 1. Buckets and
-    their keys are formed as in a `QuantileScale`.
+    end of the range. The quantile among the distinct numbers counts 0 only once, so the mean of the
+    two quantiles spreads the other numbers over the range. The results are from -1 to 1. Buckets
+    and their keys are formed as in a `QuantileScale`.
 
     Args: see `QuantileScale`.
 

@@ -148,7 +148,7 @@ class StandardScale(Number):
 
     Args:
         column: numbers.
-        missing: see `MinMaxScale`. The default, 0, is the scaled mean.
+        missing: see `MinMaxScale`. Default: 0, which is the result for the mean.
 
     Example:
         >>> import pyarrow as pa

@@ -130,7 +130,7 @@ class TargetStatistics(JointFeature):
 
     @property
     def training_columns(self) -> tuple[str | int, ...]:
-        """All columns that `apply_training` reads: columns of the parts, the fold and the time."""
+        """All columns that `apply_training` reads: the columns of `parts` and `others`."""
         return _columns_of((*self.parts, *self.others))
 
     @property

@@ -12,8 +12,8 @@ __all__ = ["ValueSums"]
 class ValueSums:
     """Sums over the rows of each part, such as a fold, for each key of a value.
 
-    An object never changes. To leave out one part, the other parts are added up: the part is not
-    subtracted from the total, so the part does not affect the sums even by rounding.
+    An object never changes. To leave out one part, all other parts are added up. Subtracting the
+    part from the total would change the sums by rounding errors.
 
     Args:
         keys: key of each pair, int64 ``[E]``, ascending.
@@ -70,7 +70,7 @@ class ValueSums:
         return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
-        """Keep only the `most` values whose first sum over all parts is greatest."""
+        """Return the sums of at most `most` values, the values with the greatest first sum."""
         if len(self.values) <= most:
             return self
         weights = np.add.reduceat(self.sums[:, 0], self._first)
@@ -81,7 +81,7 @@ class ValueSums:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Number of pairs of each value, int64 ``[V]``."""
+        """Number of parts that contain each value, int64 ``[V]``."""
         return self._stop - self._first
 
     def alone_share(self, least: float) -> float:

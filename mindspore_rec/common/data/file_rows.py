@@ -93,7 +93,7 @@ class FileRows(ABC):
 
 
 class Cursor:
-    """Return items of an iterator by number; for an earlier item, start a new iterator.
+    """Return any item of an iterator by its index; to go back, start a new iterator.
 
     Args:
         begin: function that returns an iterator over all items.

@@ -45,8 +45,8 @@ _DEFAULT_BUCKETS = 256
 class Column:
     """Base class of the columns of a `Schema`.
 
-    Each kind of column is a subclass with the options of the kind. If a kind lacks an option, the
-    attribute of this base class is None, False or (); `binary` is True.
+    Each kind of column is a subclass with the options of the kind. If a kind of column lacks an
+    option, the option's attribute is None, False or (), and `binary` is True.
 
     Attributes:
         name: name of the column in the data, 1 to 255 characters.
@@ -63,10 +63,11 @@ class Column:
             without a row; None means that no value is dropped.
         decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
             is of numbers.
-        statistics: 'folds' or 'past', to give the network the mean label and the frequency of the
-            column's value as numbers, see `TargetStatistics`. With 'folds', the statistics of a
-            training row are computed from other rows. With 'past', the statistics are computed from
-            earlier rows, and the schema needs a column of times. None for no statistics.
+        statistics: 'folds' or 'past'. The network then also gets two statistics as numbers: the
+            mean label and the frequency of the column's value, see `TargetStatistics`. With
+            'folds', the statistics of a training row are computed from other rows. With 'past', the
+            statistics are computed from earlier rows, and the schema needs a column of times. None
+            for no statistics.
 
     Raises:
         TypeError, ValueError: an option is of the wrong type or out of range.
@@ -397,10 +398,10 @@ class HistoryColumn(Column):
     """Past events of the row's user, oldest first: a list that a network reads as a sequence.
 
     A network gets the values of all lists and their offsets. Unlike with a `ListColumn`, the
-    network does not get a mean of vectors. Several columns may describe the same events, such as
-    their items, categories and times. Among the columns that describe the same events, one column
-    is the history. All other columns of the events are side columns of the history (`side_of`), and
-    have lists of the same lengths. A missing list is empty.
+    network does not get a mean of vectors. If several columns describe the same events, such as
+    their items, categories and times, one column is the history, and the other columns are its side
+    columns (`side_of`). The lists of a side column have the same lengths as the lists of the
+    history. A missing list is empty.
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
@@ -464,9 +465,9 @@ class HistoryColumn(Column):
 class KeptHistoryColumn(Column):
     """Events of a user, which the library collects from earlier rows. The data have no such column.
 
-    A row's history has the events of the row's user with a time before the time of the row, oldest
-    first. The row itself becomes an event in the histories of later rows. A row's history contains
-    no events with the time of the row. The schema needs a column of kind 'time'.
+    A row's history contains the user's events before the time of the row, oldest first. The row
+    itself becomes an event in the histories of later rows. A row's history contains no events with
+    the time of the row. The schema needs a column of kind 'time'.
 
     For a network, the history is a `HistoryColumn` with the values of the first column in `of`. All
     further columns in `of` are side columns of the history. A history `recent` of `item` and `ts`
@@ -592,7 +593,7 @@ class LabelColumn(Column):
         positive: the value that counts as 1; every other value counts as 0. For a column of bools,
             `positive` is True or False, or a text such as 'true'. Default: None, which means that
             the label is 0 or 1, or False or True.
-        binary: whether the label has two values. False to predict a number. Default: True.
+        binary: True if the label has two values; False if the label is a number. Default: True.
         decimal: see `Column`; legal only if `binary` is False.
 
     Raises:

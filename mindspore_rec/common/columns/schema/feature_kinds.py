@@ -123,7 +123,7 @@ def _number(profile: Profile) -> Choice:
 
 
 def _whole(profile: Profile, total_rows: int) -> Choice:
-    """Choose between category, integer, number and ignored for whole numbers."""
+    """Return the column for whole numbers, of kind category, integer, number or ignored."""
     assert profile.numbers is not None
     how = _written(profile)
     decimal = None if profile.form is None else profile.form.decimal
@@ -212,8 +212,8 @@ def _counts_rows(profile: Profile) -> bool:
 def _is_spread_like_ids(numbers: np.ndarray) -> bool:
     """Return True if many different numbers fill their range evenly, as hashes and ids do.
 
-    Quantities, unlike ids, are mostly small numbers. The measure is the greatest distance of the
-    distribution of the different values from the uniform distribution (Kolmogorov-Smirnov).
+    Quantities, unlike ids, are mostly small numbers. The different values are compared with a
+    uniform distribution by the Kolmogorov-Smirnov distance.
     """
     if len(numbers) <= _MANY_VALUES:
         return False

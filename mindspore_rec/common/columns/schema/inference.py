@@ -356,8 +356,8 @@ def _decide_features(draft: _Draft, group: str | None) -> None:
             choice = _grouped(each, choice)
         draft.choices[each.name] = choice
     if group is not None and not _is_group(draft.choices[group].column):
-        # A network does not read a group that copies or leaks the label; metrics still use the
-        # group.
+        # If the group is a copy of the label or leaks the label, the network does not read the
+        # group, but metrics still use the group.
         draft.choices[group] = _grouped(draft.profiles[group], draft.choices[group])
 
 

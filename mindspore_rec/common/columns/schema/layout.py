@@ -142,7 +142,7 @@ class Layout:
     Attributes:
         fields: the fields, in the order of their keys in `ids`.
         transforms: the transform that computes each field's keys.
-        tables: the tables; a table whose first column is earlier comes first.
+        tables: the tables, in the order of the tables' first columns.
 
     Raises:
         ValueError: columns of the same table have different settings of the table.

@@ -112,7 +112,7 @@ def _distinct(*codes: np.ndarray) -> int:
 
 
 class _Statistics:
-    """Statistics of labels in rows, and linear models that explain the labels by the statistics.
+    """Compute statistics of labels, and fit linear models that predict labels from statistics.
 
     Args:
         inferred: the proposal.

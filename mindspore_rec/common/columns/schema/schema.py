@@ -58,8 +58,8 @@ class Schema:
       offsets.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that the library collects
       from rows (a `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user,
-      and the values. During training, the arrays ``recent.values`` and ``recent.offsets`` replace
-      ``recent.events``.
+      and the values. In training, the network gets ``recent.values`` and ``recent.offsets`` in
+      place of ``recent.events``.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
 
@@ -284,9 +284,9 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Columns that rows to predict may contain so that each row gets its history.
+        """Columns from which rows to predict get their histories.
 
-        The columns are the user and the time, which select a stored history, and the history
+        The user and the time of a row select a stored history; or the row contains the history
         itself.
         """
         kept = [each.name for of in self.histories for each in of if each.kept is not None]
@@ -326,8 +326,8 @@ class Schema:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> Schema:
         """Learn the statistics of labels from batches of rows, which together may exceed memory.
 
-        The method `fit` lets columns with `statistics` learn too. `fit_statistics` forgets the rows
-        of `fit`, and leaves the scales of numbers unchanged.
+        `fit` also learns statistics of labels, from the rows of `fit`. `fit_statistics` forgets the
+        rows of `fit`, and leaves the scales of numbers unchanged.
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
@@ -358,8 +358,8 @@ class Schema:
         """Merge the statistics of labels that other schemas learned from parts of the rows.
 
         The merged statistics equal the statistics that this schema would learn from all parts. To
-        learn from the parts in another program: for each part of the rows, a schema loads the state
-        of this schema, calls `fit_statistics` with the part's batches, and returns `state_dict`.
+        learn from one part in another program, make a schema with the same columns, load the state
+        of this schema, call `fit_statistics` with the part's batches, and return `state_dict`.
 
         Args:
             states: states of schemas with the same columns and time intervals.
@@ -418,7 +418,7 @@ class Schema:
 
     @property
     def has_statistics(self) -> bool:
-        """True if a column has statistics of labels."""
+        """True if at least one column has statistics of labels."""
         return any(each.statistics for each in self.columns)
 
     def _decided(self, batch: pa.RecordBatch) -> tuple[Column, ...]:
@@ -463,8 +463,8 @@ class Schema:
     def with_times(self) -> Schema:
         """Return a copy whose first array is the times of the rows, for a `FeatureWorker`.
 
-        The copy shares the scales of this schema. A trainer reads the arrays by a `received`
-        schema.
+        The copy shares the scales of this schema. A trainer reads the worker's arrays with the
+        schema that `received` returns.
 
         Raises:
             ValueError: the schema has no column of times.
@@ -551,8 +551,7 @@ class Schema:
             first_row: number of the first row in the data, for messages. Default: 0.
 
         Raises:
-            ValueError: a column is missing, or has an illegal value. The message names column, row
-                and value.
+            ValueError: a column is missing, or has an illegal value.
 
         Example:
             >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
@@ -584,7 +583,7 @@ class Schema:
         return {"embedding_dim": self.embedding_dim, "columns": plain_columns(self.columns)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the scales have learned, as JSON values: the state of `pipeline`."""
+        """Return the state of `pipeline`, which the scales have learned, as JSON values."""
         return self.pipeline.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
