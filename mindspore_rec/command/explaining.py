@@ -22,7 +22,7 @@ Predict = Callable[[pa.Table], Floats]
 
 @dataclass(frozen=True)
 class Importance:
-    """Loss of quality of a model if the values of a column are shuffled among the rows.
+    """How much worse a model predicts if a column's values are shuffled among the rows.
 
     Attributes:
         column: name of the column that is shuffled.

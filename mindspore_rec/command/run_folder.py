@@ -93,7 +93,7 @@ class RunFolder:
 
     @property
     def is_online(self) -> Path:
-        """File that marks a training on a topic: the newest checkpoint is then the model."""
+        """File that exists if the training was on a topic; the model is the newest checkpoint."""
         return self.path / "online"
 
     @property

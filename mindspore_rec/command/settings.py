@@ -104,7 +104,7 @@ class SplitSettings:
             raise ValueError(f"the shares must add up to at most 1, got {total:g}")
 
     def shares(self) -> tuple[float, float, float]:
-        """Return which shares of the source's rows are training, validation and test rows.
+        """Return the shares of training, validation and test rows among the source's rows.
 
         Example:
             >>> SplitSettings(train=0.75).shares()

@@ -48,7 +48,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
 
 
 def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
-    """Convert one column as `to_arrays` converts each column, with the same errors."""
+    """Convert one column to an array, by the rules of `to_arrays`, which also raises its errors."""
     kind = column.type
     if text and is_text(kind):
         return column.to_numpy(zero_copy_only=False)

@@ -61,8 +61,8 @@ _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     MixedScale: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
     QuantileBucket: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
 }
-# Arguments that were added to transforms in later versions. If such an argument is None, a
-# description omits it, so that earlier versions can read the description.
+# Arguments that later versions added to transforms. A description omits these arguments if they are
+# None, so that earlier versions can read the description.
 _LATER = ("values", "unit", "format")
 _NESTED = ("parts", "labels", "others")  # arguments of TargetStatistics that are transforms
 _BY_NAME = {kind.__name__: kind for kind in _TRANSFORMS}

@@ -42,11 +42,12 @@ _COLUMNS = ""  # key of a state under which the outputs' columns are; no output 
 class FeaturePipeline:
     """Transform batches of raw columns to whole-batch arrays of keys and numbers.
 
-    One pipeline declares the features of a model for tables (`create_table(specs=)`), training
-    (`FeatureBatches`, or the transform of a `StreamingDataset`), feature workers, evaluation and
-    the `Predictor`. The pipeline's state is the statistics that its transforms have learned.
-    Calling the pipeline updates its statistics; calling `apply` does not. `TargetStatistics` learn
-    only by `fit`, `fit_statistics` and `merge_statistics`.
+    One pipeline declares the features of a model for its tables (`create_table(specs=)`), training,
+    evaluation, feature workers and the `Predictor`. For training, pass the pipeline to
+    `FeatureBatches`, or to a `StreamingDataset` as its transform. The pipeline's state is the
+    statistics that its transforms have learned. Calling the pipeline updates its statistics;
+    calling `apply` does not. `TargetStatistics` learn only by `fit`, `fit_statistics` and
+    `merge_statistics`.
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple or list of
     columns (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches
@@ -75,9 +76,9 @@ class FeaturePipeline:
         timestamp: the feature that is the event time, or None.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, an output mixes
-            keys and numbers, `keep_rest` is True although there are `prepare` functions, or the
-            features do not fit together by the rules of `check_specs`.
+        TypeError, ValueError: an argument is of the wrong type or out of range; an output mixes
+            keys and numbers; `keep_rest` is True and there are `prepare` functions; or
+            `check_specs` refuses the features.
 
     Example:
         >>> from mindspore_rec import FeatureSpec
@@ -373,7 +374,7 @@ class FeaturePipeline:
         return made
 
     def by_rows(self) -> FeaturePipeline:
-        """Return a copy whose arrays all have one element per row, which can be sent as columns.
+        """Return a copy whose arrays can be sent as columns: each array has one element per row.
 
         In the copy, each column of a history is one column of lists, without offsets. The copy
         shares its learned state with this pipeline.
@@ -659,8 +660,8 @@ def _check_columns_of(output: Output, columns: Any) -> None:
         raise ValueError(
             f"state must have the columns of output {output.name!r}, got {state_columns!r:.80}"
         )
-    # Names are compared only with names, and places only with places. If batches were tuples and
-    # are now dicts, a place and a name may refer to the same column.
+    # A column's name is not compared with a column's place, because the state may be from batches
+    # that were tuples while the batches are now dicts.
     if any(
         a != b and (type(a) is type(b) or list in (type(a), type(b)))
         for a, b in zip(own, state_columns, strict=True)

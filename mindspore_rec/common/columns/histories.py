@@ -54,7 +54,7 @@ def offsets_name(column: str) -> str:
 
 
 def ragged_places(names: Sequence[str] | None) -> dict[int, list[int]]:
-    """Map the index of each array of offsets to the indexes of its arrays of values.
+    """For each array of offsets: map its index to the indexes of the arrays of values.
 
     Args:
         names: names of a batch's arrays, in the order of a schema; None if the arrays have no
@@ -82,9 +82,9 @@ class HistoryValues(Feature):
     Args:
         column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
             empty.
-        values: the type to which values are converted. None, 'text', 'whole' or 'key': as keys; see
-            `Category`. 'float32': as numbers; a missing number becomes 0. 'int64': as whole
-            numbers; timestamps and dates become whole seconds since 1970. Default: None.
+        values: the type to which values are converted. None, 'text', 'whole' or 'key': keys, see
+            `Category`. 'float32': numbers, where a missing number becomes 0. 'int64': whole
+            numbers, where timestamps and dates become whole seconds since 1970. Default: None.
         field: text that is the salt of the keys' hash. Default: the column's name.
         separator: text between the values in a column of texts. Default: None.
 

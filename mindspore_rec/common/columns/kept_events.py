@@ -73,7 +73,7 @@ class Events:
     values: np.ndarray
 
     def take(self, order: np.ndarray) -> Events:
-        """Return the lists with the indexes `order`."""
+        """Return the lists at the indexes in `order`."""
         counts = np.diff(self.offsets)[order]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][order] - offsets[:-1], counts)
@@ -206,7 +206,7 @@ def _keep(
 
 
 def _users_in(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct users, ascending, and the index of each row's user; -1 without a user."""
+    """Return the distinct users, sorted, and the index of each row's user; -1 for no user."""
     known = events[:, _IS_EVENT] != _UNKNOWN
     users, places = np.unique(events[known, _USER], return_inverse=True)
     index = np.full(len(events), -1, np.int64)

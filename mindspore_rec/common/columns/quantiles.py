@@ -151,8 +151,8 @@ class QuantileScale(Number):
         self._decimal = decimal
 
     def _numbers(self, values: pa.Array) -> np.ndarray:
-        """Return a float64 copy. A float32 is read as the decimal number that it was rounded from.
-        Therefore 0.1 has the same bucket in a float32 column as in a float64 column."""
+        """Return a float64 copy. A float32 is read as the decimal number from which it was rounded,
+        so that 0.1 has the same bucket in columns of float32 and of float64."""
         numbers = super()._numbers(values)
         return _decimals(numbers) if self._decimal and _is_short(values.type) else numbers
 

@@ -88,7 +88,7 @@ class ValueSums:
         """Return the share of rows whose value occurs in one part only.
 
         Args:
-            least: values whose first sum, over all parts, is below this limit are left out.
+            least: a value is left out if its first sum, added up over all parts, is below `least`.
         """
         if not len(self.values):
             return 0.0

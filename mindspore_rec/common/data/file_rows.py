@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FileRows: the interface of a format's reader; helpers for files read from front to back."""
+"""FileRows: interface of the readers of all formats; helpers for files read from front to back."""
 
 from __future__ import annotations
 

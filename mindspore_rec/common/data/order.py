@@ -202,7 +202,7 @@ class Division(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
     def rest(self, items: Sequence[Item]) -> list[Item]:
-        """Return the items, or the rest of items, that no worker has read yet."""
+        """Return all items that are not read yet, and the rest of each item that is partly read."""
         left = []
         for worker, (item, rows) in enumerate(self.places):
             mine = divided(items, worker, self.workers)[item:]

@@ -57,8 +57,8 @@ class Column:
         embedding_dim: number of floats of a row, 1 to 8192; None for the schema's `embedding_dim`.
         admission: number of occurrences at which a value gets a row, at least 1; None for the first
             occurrence.
-        eviction: number of seconds of event time, after which a row is evicted if its value was not
-            seen again. None means that no row is evicted.
+        eviction: a value's row is evicted if the value does not occur for this number of seconds of
+            event time. None means that no row is evicted.
         dropout: probability, in (0, 1), that a training step treats the column's value as a value
             without a row; None means that no value is dropped.
         decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column

@@ -133,8 +133,9 @@ def infer_columns(
         table: the sample, at least two rows. Draw the sample from all rows of the data.
         label: name of the label, or of several labels. A `Column` of kind 'label' says more:
             which value counts as 1 (`positive`), or that the label is a number (`binary=False`).
-        time: name of the column with the time of the event. Default: a column, if there is one, of
-            timestamps, of texts that are times, or of numbers whose name and size suggest times.
+        time: name of the column with the time of the event. Default: a column of timestamps, of
+            texts that are times, or of numbers whose name and size suggest times; none if the
+            sample has no such column.
         group: name of the column of groups, such as users, for the metric `gauc`. Default: none.
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read.
@@ -148,7 +149,7 @@ def infer_columns(
     Raises:
         TypeError: an argument is of the wrong type.
         ValueError: a name is unknown or given twice, the sample is unsuitable for training, or no
-            column is left to predict from. The message names the column and the remedy.
+            column is left to predict from.
 
     Example:
         >>> rows = pa.table(

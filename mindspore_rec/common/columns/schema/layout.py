@@ -79,8 +79,8 @@ class TableGroup:
         name: name of the table; None if the columns do not set `table`.
         embedding_dim: number of floats of a row.
         admission: number of occurrences at which a key gets a row; None for the first occurrence.
-        eviction: number of seconds of event time, after which a key's row is evicted if the key was
-            not seen again; None if no row is evicted.
+        eviction: a key's row is evicted if the key does not occur for this number of seconds of
+            event time; None if no row is evicted.
         fields: indexes of the fields whose keys have rows in the table.
         histories: names of the history columns whose keys have rows in the table.
     """
@@ -277,7 +277,7 @@ def _cross(column: Column, columns: Sequence[Column]) -> Cross:
 
 
 def _unread(column: Column) -> Category:
-    """Return the transform of a column that only crosses read."""
+    """Return the transform of a column that a cross reads, but the network does not read."""
     return Category(column.name, values="text" if column.kind == "ignored" else column.values)
 
 

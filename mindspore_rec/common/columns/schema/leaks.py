@@ -22,15 +22,15 @@ _LEAST_HALF = LEAST_OF_EACH // 2
 
 
 def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
-    """Return how a column decides the label, as the end of a sentence; None if it does not.
+    """Return text that says how a column decides the label; None if it does not decide the label.
 
     The rows are divided into two halves. In each half, the mean label of each value is computed,
-    and the rows of the other half are ordered by these means. A value that occurs only in one half
-    has the mean label of all rows, so a column of unique ids is not a leak, although each id occurs
-    with only one label. If at least half of the rows have a value that occurs in both halves, a
-    second AUC is computed from only these rows, and the greater AUC is used. For a column of
-    numbers, rows are also ordered by the numbers themselves and by intervals of numbers. A missing
-    value counts as a value.
+    and the rows of the other half are ordered by these means. If a value occurs only in one half,
+    the mean label of all rows is used, so a column of unique ids is not a leak, although each id
+    occurs with only one label. If at least half of the rows have a value that occurs in both
+    halves, a second AUC is computed from only these rows, and the greater AUC is used. For a column
+    of numbers, rows are also ordered by the numbers themselves and by intervals of numbers. A
+    missing value counts as a value.
 
     Args:
         column: profile of the column.

@@ -42,8 +42,8 @@ def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
 
     Args:
         inferred: the proposal.
-        table: sample of rows in which a pair of values recurs as often as in all rows, such as all
-            rows of some users.
+        table: sample of rows, such as all rows of some users. In the sample, a pair of values must
+            recur as often as in all rows.
     """
     candidates = _candidates(inferred, table) if table.num_rows >= _FEWEST_ROWS else []
     if not candidates:
@@ -144,7 +144,7 @@ class _Statistics:
         self._crosses = {each.name for each in crosses}
 
     def explained(self, crosses: Sequence[_Candidate]) -> float:
-        """Return the explained share of a label's entropy or variance; the mean over labels.
+        """Return which share of a label's entropy or variance a model explains, on average.
 
         Args:
             crosses: candidates whose statistics the model reads. The model also reads the

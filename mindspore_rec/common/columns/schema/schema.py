@@ -126,7 +126,7 @@ class Schema:
 
     @property
     def undecided(self) -> list[Column]:
-        """Columns with categories whose `values` is None; `fit` sets it to 'text' or 'whole'."""
+        """Columns whose option `values` is None until `fit` sets `values` to 'text' or 'whole'."""
         kinds = ("category", "list", "group", "history")
         return [each for each in self.columns if each.kind in kinds and each.values is None]
 
@@ -184,7 +184,8 @@ class Schema:
 
         Raises:
             TypeError: `specs` or `columns` are of another type.
-            ValueError: no kind of column computes the keys of a feature; or see `Schema`.
+            ValueError: no kind of column computes the keys of a feature, or `Schema` refuses the
+                columns.
 
         Example:
             >>> from mindspore_rec import FeatureSpec
@@ -383,8 +384,8 @@ class Schema:
         Pass this method to `mapInArrow` of Spark, or to `map_batches` of Ray Data. The array `ids`
         and the arrays of events are columns of lists of int64; numbers, weight and label are
         columns of lists of float32. Each column of a history becomes a column of lists, without
-        offsets. A `received` schema reads these columns, also from Parquet files. If `training` is
-        True and the schema has a time, the first column is the time in seconds.
+        offsets. The schema that `received` returns reads these columns, also from Parquet files. If
+        `training` is True and the schema has a time, the first column is the time in seconds.
 
         Args:
             batches: record batches of raw columns.
@@ -422,7 +423,7 @@ class Schema:
         return any(each.statistics for each in self.columns)
 
     def _decided(self, batch: pa.RecordBatch) -> tuple[Column, ...]:
-        """Return the columns; undecided `values` are set to the type in the batch."""
+        """Return the columns; if a column's `values` is undecided, set it to the batch's type."""
         decided = {
             column.name: values
             for column in self.undecided
@@ -439,7 +440,8 @@ class Schema:
     def reads_like(self, other: Schema) -> bool:
         """Return True if another schema has the same columns.
 
-        Two columns are also the same if only one of them has `values`, because `fit` sets `values`.
+        If only one of two columns has the option `values`, the columns may still be the same,
+        because `fit` sets `values`.
         """
 
         def plain(schema: Schema) -> list[Any]:
