@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predict rows with labels, and make tables of metrics from the predictions."""
+"""Compute predictions for rows with labels, and tables of metrics from the predictions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class GroupFigures:
     """Metrics of the rows with one value of a column.
 
     Attributes:
-        value: the column's value in these rows, as text.
+        value: the one value of the column, as text.
         rows: number of rows.
         metrics: metrics as `figures_of` returns them.
     """

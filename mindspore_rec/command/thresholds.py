@@ -23,7 +23,7 @@ _SAMPLE_SHARE = 10  # a column with fewer values than rows / this in the sample 
 
 
 def with_thresholds(inferred: Inferred, rows: Rows, least_keys: int = 100_000) -> Inferred:
-    """Add an admission threshold to each column of a proposed schema where it saves memory.
+    """Add an admission threshold to each column for which the threshold saves memory.
 
     For each category with many values, the function counts the values of the first two million
     rows.

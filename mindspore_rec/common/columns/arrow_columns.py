@@ -48,7 +48,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
 
 
 def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
-    """Convert one column to an array, by the rules of `to_arrays`, which also raises its errors."""
+    """Convert one column to an array; see `to_arrays` for the types and the errors."""
     kind = column.type
     if text and is_text(kind):
         return column.to_numpy(zero_copy_only=False)

@@ -54,7 +54,7 @@ def offsets_name(column: str) -> str:
 
 
 def ragged_places(names: Sequence[str] | None) -> dict[int, list[int]]:
-    """For each array of offsets: map its index to the indexes of the arrays of values.
+    """Return a dict from the index of an offsets array to the indexes of its value arrays.
 
     Args:
         names: names of a batch's arrays, in the order of a schema; None if the arrays have no

@@ -44,7 +44,7 @@ def events_name(column: str) -> str:
 
 
 def table_suffix(column: str) -> str:
-    """Return the end of a table's name, for the table that stores each user's last events."""
+    """Return the suffix for the name of a table that stores each user's last events."""
     return f".kept.{column}"
 
 

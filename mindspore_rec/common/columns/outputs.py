@@ -128,7 +128,7 @@ class StackedOutput(Output):
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
 
     def with_lists(self) -> Output:
-        """Return an output that reads histories from lists, if this output makes their events."""
+        """Return an output that reads a history's lists, if this output makes the events."""
         first = self.members[0]
         if isinstance(first, KeptEvents) and len(self.members) == 1:
             return RaggedOutput(offsets_name(first.name), first.history)

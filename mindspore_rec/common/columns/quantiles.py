@@ -119,8 +119,9 @@ class QuantileScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: the state has another number of buckets than this scale, or is the state of
-                a `MixedScale` and this scale is a `QuantileScale`, or vice versa.
+            ValueError: the state has another number of buckets than this scale; the state of a
+                `MixedScale` is loaded into another class; or the state of another class is loaded
+                into a `MixedScale`.
             TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. After an
                 error, the object is unchanged.
         """

@@ -59,8 +59,8 @@ class TargetStatistics(JointFeature):
         by: 'folds' or 'past'.
         weight: transform that returns the weight of each row. Default: None, which means that each
             row counts once.
-        most_values: greatest number of values per part that have statistics, 1 to 2**30. The most
-            frequent values are kept. Default: 2**20.
+        most_values: greatest number of values per part that have statistics, 1 to 2**30. If a part
+            has more values, only the most frequent values have statistics. Default: 2**20.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range; or `by` is 'folds'

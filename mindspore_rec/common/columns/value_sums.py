@@ -10,7 +10,7 @@ __all__ = ["ValueSums"]
 
 
 class ValueSums:
-    """Sums over the rows of each part, such as a fold, for each key of a value.
+    """Sums over rows, for each pair of a value's key and a part of the rows (such as a fold).
 
     An object never changes. To leave out one part, all other parts are added up. Subtracting the
     part from the total would change the sums by rounding errors.

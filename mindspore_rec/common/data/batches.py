@@ -141,7 +141,7 @@ class ArrowBatches(BatchSource):
         self._loaded = state
 
     def skip_passes(self, passes: int) -> None:
-        """Skip the next `passes` passes."""
+        """Skip passes without reading their rows; `passes` is the number of passes."""
         self._next = Place(self._next.number + passes)
 
     # ---- several workers

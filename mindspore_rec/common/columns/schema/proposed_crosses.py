@@ -144,7 +144,7 @@ class _Statistics:
         self._crosses = {each.name for each in crosses}
 
     def explained(self, crosses: Sequence[_Candidate]) -> float:
-        """Return which share of a label's entropy or variance a model explains, on average.
+        """Return which share of the entropy or variance a model explains, as a mean over labels.
 
         Args:
             crosses: candidates whose statistics the model reads. The model also reads the
@@ -164,7 +164,7 @@ class _Statistics:
 
 
 def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
-    """Fit a model to the first rows; return the share of the last rows' entropy that it explains.
+    """Fit a model to the first rows; return how much of the last rows' entropy it explains.
 
     If the label is a number, return the share of the variance that the model explains.
     """
