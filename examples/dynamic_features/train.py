@@ -120,7 +120,8 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         admission=CountAdmission(args.threshold),
         eviction=Eviction(max_idle_steps=args.idle),
     )
-    # The comparison leaves out the lifetime of the first ids, because both models start untrained.
+    # Compare the AUCs only after the lifetime of the first ids, because both models start
+    # untrained.
     late = [i for i, point in enumerate(bounded) if point["sample"] > config.life]
     gaps = np.array([unbounded[i]["auc"] - bounded[i]["auc"] for i in late])
     bounded_rows = np.array([bounded[i]["rows"] for i in late])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a table with a tenth of its rows in memory, and the same table with all rows in memory.
 
-The click data are synthetic (datasets/synthetic). With tiers, rows that a batch needs are promoted
-from the SSD, or from Redis with `--remote`, during the previous steps. Rows beyond the limit of
-host memory are demoted to the lower tier. After training, the tables with and without tiers are
-equal bit for bit.
+The click data are synthetic (datasets/synthetic). The table with tiers stores the other rows on the
+SSD; with `--remote`, in Redis. Rows that a batch needs are promoted to memory during the previous
+steps. Rows beyond the limit of host memory are demoted to the lower tier. After training, the
+tables with and without tiers are equal bit for bit.
 """
 
 from __future__ import annotations

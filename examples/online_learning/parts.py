@@ -80,7 +80,7 @@ class Status:
         self._said = 0.0
 
     def say(self, **figures: Any) -> None:
-        """Replace the metrics, and print them at most once per second."""
+        """Replace the metrics in the file, and print the metrics at most once per second."""
         now = time.time()
         beside = self._path.with_suffix(".partial")
         beside.write_text(json.dumps({**figures, "at": now}), encoding="utf-8")

@@ -103,7 +103,7 @@ class Line:
 
 
 def _enough(options: Any, seconds: float, figures: dict[str, Any], settled: bool) -> bool:
-    """Return True if the run reached its limits; `settled`: no kill is pending or running."""
+    """Return True if the run reached its limits; `settled` is True if no kill is still to come."""
     if options.events is not None and settled and figures.get("freshness") is not None:
         if figures["trained"] >= options.events:
             return True
@@ -111,7 +111,7 @@ def _enough(options: Any, seconds: float, figures: dict[str, Any], settled: bool
 
 
 def run(options: Any, parts: dict[str, Part], line: Line) -> None:
-    """Print lines until the run ends, by its limits or by Ctrl-C."""
+    """Print lines until the run reaches a limit or the user presses Ctrl-C."""
     began = time.monotonic()
     training_since: float | None = None
     kills = float("inf") if options.kills is None else options.kills
@@ -143,8 +143,8 @@ def check_channel(brokers: str, workers: int) -> None:
 
     Raises:
         RuntimeError: the channel belongs to a run with a different number of workers. A run cannot
-            continue with another number of workers, because the run's batches depended on time, and
-            because positions in the stream are valid only for the same number of partitions.
+            continue with another number of workers, because positions in the stream are valid only
+            for the same number of partitions, and because the run's batches cannot be made again.
     """
     there = ensure_topic(brokers, CHANNEL, workers)
     if there != workers:

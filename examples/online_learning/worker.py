@@ -43,7 +43,7 @@ from mindspore_rec.stream import (
 
 
 class Watched:
-    """Feature pipeline that passes the events' times on, and reports its progress.
+    """Feature pipeline that also returns the events' times, and reports its progress.
 
     Args:
         pipeline: pipeline that makes the arrays.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a network and its training that `init` chooses by the number of rows."""
+"""Choose the default settings of a network and its training by the number of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_EPOCHS = 20
 
 
 def default_embedding_dim(rows: int) -> int:
-    """Return the length of an embedding vector: shorter for few rows, against overfitting."""
+    """Return the length of an embedding vector. With few rows, short vectors overfit less."""
     return 8 if rows <= _MANY else 16
 
 

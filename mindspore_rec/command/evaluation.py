@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predictions of a trained model on rows with labels, and the tables of metrics made from them."""
+"""Compute predictions for rows with labels, and tables of metrics from the predictions."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def metric_table(figures: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Ta
     """Return a table with a line for each model and task.
 
     Args:
-        figures: dict from a model's name to a dict from a label's name to the metrics.
+        figures: for each model's name, a dict from the labels' names to the metrics.
 
     Example:
         >>> metric_table({"dcn_v2": {"clicked": {"auc": 0.75}}, "base rate": {"clicked": {}}})

@@ -22,7 +22,7 @@ Predict = Callable[[pa.Table], Floats]
 
 @dataclass(frozen=True)
 class Importance:
-    """Loss of quality of a model if the values of a column are shuffled among the rows.
+    """How much worse a model predicts if a column's values are shuffled among the rows.
 
     Attributes:
         column: name of the column that is shuffled.
@@ -108,11 +108,11 @@ def nearest(values: Sequence[Any], rows: Floats, of: Any, most: int = 10) -> lis
     Args:
         values: different values.
         rows: embedding of each value, `[N, dim]`.
-        of: the value, one of `values`, whose neighbours are returned.
+        of: element of `values` whose nearest neighbours are returned.
         most: number of neighbours. Default: 10.
 
     Raises:
-        ValueError: `of` is not in `values`, or the row of `of` is zero because it was never
+        ValueError: `of` is not in `values`, or the embedding of `of` is zero because it was never
             trained.
 
     Example:

@@ -28,7 +28,7 @@ class GroupFigures:
     """Metrics of the rows with one value of a column.
 
     Attributes:
-        value: value of the column, as text.
+        value: the one value of the column, as text.
         rows: number of rows.
         metrics: metrics as `figures_of` returns them.
     """
@@ -140,7 +140,7 @@ def by_group(
 def calibration_bins(
     label: Floats, prediction: Floats, weight: Floats | None = None, bins: int = 10
 ) -> list[BinFigures]:
-    """Return predicted and observed rates for ranges of predictions with about equally many rows.
+    """Divide rows by prediction into ranges of about equal size; return each range's rates.
 
     Rows with equal predictions are in the same range, so there may be fewer ranges than `bins`.
 

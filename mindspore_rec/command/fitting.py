@@ -122,8 +122,8 @@ def fit(
         further: callbacks in addition to the callbacks of the settings. Default: none.
 
     Raises:
-        ValueError: the schedule is 'plateau' and there are no validation rows; or the model does
-            not measure the metric that early stopping monitors; or see `new_model`.
+        ValueError: the schedule is 'plateau' and there are no validation rows; the model does not
+            measure the metric that early stopping monitors; or `new_model` raises the error.
     """
     train = settings.train
     prepare_process(train.seed)
@@ -159,7 +159,7 @@ def checkpoint_at(
 def schedule(
     train: TrainSettings, steps: int, cuts: Sequence[tuple[int, float]] = ()
 ) -> list[RateSchedule]:
-    """Return the schedule of the learning rate for epochs of `steps` steps, with `cuts` added.
+    """Return the schedule of the learning rate, including `cuts`; an epoch has `steps` steps.
 
     Example:
         >>> [each.factor(4) for each in schedule(TrainSettings(warm_up=0.5), 16)]

@@ -89,7 +89,7 @@ def train_online(
 
 
 def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
-    """Fit the scales of numbers to a file, because a topic has no sample."""
+    """Fit the scales of numbers to the file that the YAML key `source.kafka.sample` names."""
     if kafka.sample is not None:
         fit_to_rows(schema, rows_of(kafka.sample, settings, None))
     elif not schema.is_fitted:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the training, validation and test rows of a YAML file, and rows to predict."""
+"""Open the training, validation and test rows that a YAML file names, and rows to predict."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def open_parts(settings: Settings, schema: Schema) -> Parts:
 
 
 def open_for_refit(settings: Settings, schema: Schema) -> Rows:
-    """Return training and validation rows together; `sample` drops some negatives.
+    """Return training and validation rows together, without the negatives that `sample` drops.
 
     Raises:
         ValueError: there are no validation rows, or the validation rows are in other files although
@@ -140,8 +140,8 @@ def _divided(
         rows: the rows.
         settings: settings of the YAML file.
         schema: description of the rows.
-        every: share of each part. Default: None, which means the shares of the training, validation
-            and test rows.
+        every: for each part, its share of the rows. Default: None, which means the shares of the
+            training, validation and test rows.
     """
     split = settings.split
     shares = [share for share in every or split.shares() if share > 0]

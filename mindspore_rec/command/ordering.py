@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of training rows, in random order or by time, with random order inside time windows."""
+"""Make batches of training rows, in random order or in order of time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WINDOW = 32  # batches
 
 
 def training_batches(rows: Rows, schema: Schema, train: TrainSettings) -> ArrowBatches:
-    """Return batches of training rows in the order of the settings.
+    """Return batches of training rows, in the order that `train.order` sets.
 
     Raises:
         ValueError: the order is by time, and `in_time_order` refuses the rows.
@@ -39,11 +39,12 @@ def in_time_order(rows: Rows, schema: Schema) -> Rows:
     """Return rows in the order of their time.
 
     If the rows are already in the order of time, `rows` is returned unchanged. Otherwise, the rows
-    are sorted in memory: rows of the same time keep their order, and rows without a time are first.
+    are sorted in memory. Rows of the same time keep their order, and rows without a time come
+    first.
 
     Raises:
-        ValueError: there is no column of kind time, or the rows are not in the order of time, and
-            either `sample` drops rows or there are more than `MOST_SORTED` rows.
+        ValueError: there is no column of kind time; or the rows must be sorted, and `sample` drops
+            rows or there are more than `MOST_SORTED` rows.
     """
     time = schema.time
     if time is None:

@@ -35,7 +35,7 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
         settings: settings of the YAML file.
         schema: description of the columns.
         rows: training and validation rows.
-        place: directories in which the training is saved.
+        place: a `Place`: the directories in which the training is saved.
         fitted: result of the training on training rows alone; its tables are closed.
     """
     train = settings.train
@@ -54,7 +54,7 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
 def scaled_path(
     path: Sequence[tuple[int, float]], scale: float
 ) -> tuple[int, list[tuple[int, float]]]:
-    """Scale a path to epochs of another length; return the number of steps and the rate's cuts.
+    """Convert a path to another epoch length; return the number of steps and the rate's cuts.
 
     Args:
         path: pairs (number of steps, factor of the rates), as in `EarlyStopping.path`.

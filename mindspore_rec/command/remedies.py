@@ -7,8 +7,8 @@ import re
 
 __all__ = ["in_words_of_the_command"]
 
-# For each remedy: the pattern of its text in a Python message, and the texts that replace it in
-# `init` and in the other commands.
+# For each remedy: a pattern that finds the remedy in a Python message, the replacement for `init`,
+# and the replacement for the other commands.
 _REMEDIES = tuple(
     (re.compile(pattern), for_init, otherwise)
     for pattern, for_init, otherwise in (
@@ -48,7 +48,7 @@ def in_words_of_the_command(text: str, command: str) -> str:
 
     Args:
         text: error message of the library; its remedies name Python arguments.
-        command: name of the command that ends with the message.
+        command: name of the command that prints the message.
 
     Example:
         >>> text = "name the encoding, as in format=CsvFormat(encoding='latin-1')"

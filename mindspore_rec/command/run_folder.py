@@ -93,7 +93,7 @@ class RunFolder:
 
     @property
     def is_online(self) -> Path:
-        """File that marks a training on a topic: the newest checkpoint is then the model."""
+        """File that exists if the training was on a topic; the model is the newest checkpoint."""
         return self.path / "online"
 
     @property
@@ -105,8 +105,9 @@ class RunFolder:
         """Make the directory for a training, and lock it until this process ends.
 
         Raises:
-            ValueError: the directory contains a training although neither `resume` nor `overwrite`
-                is set, there is no training to resume, or another process trains in the directory.
+            ValueError: the directory contains a training, and neither `resume` nor `overwrite` is
+                set; `resume` is set, and there is no training; or another process trains in the
+                directory.
         """
         if self.path.is_dir():
             self._take_lock()

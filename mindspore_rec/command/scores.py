@@ -130,7 +130,7 @@ def with_scores(
 
     Args:
         rows: rows whose predictions are in `scores`.
-        keep: names of the columns of `rows` to return; missing columns are left out.
+        keep: names of the columns of `rows` to return; a name that `rows` lacks is ignored.
         names: names of the prediction columns.
         scores: predictions, `[N]` or `[N, T]`.
 

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> Result:
 
 
 def _write_network(path: Path) -> None:
-    """Write a saved model's network as ONNX if no earlier call has tried to; print the outcome.
+    """Write a saved model's network as ONNX; do nothing if an earlier call has tried to write it.
 
     If the network cannot be written, the command continues, because the server can run the network
     with MindSpore.

@@ -79,8 +79,9 @@ class SplitSettings:
         train: share of the source's rows for training, in (0, 1]. Default: all rows of the source
             that are not validation or test rows.
         valid: share of the source's rows for validation, in [0, 1), or other files. Default: 0.1.
-        test: share of the source's rows for tests, in [0, 1), or other files. Default: if `train`
-            is set, all rows of the source that are not training or validation rows; if not, 0.1.
+        test: share of the source's rows for tests, in [0, 1), or other files. Default: 0.1 if
+            `train` is not set; else all rows of the source that are not training or validation
+            rows.
         seed: seed of a random division. Default: 0.
     """
 
@@ -103,7 +104,7 @@ class SplitSettings:
             raise ValueError(f"the shares must add up to at most 1, got {total:g}")
 
     def shares(self) -> tuple[float, float, float]:
-        """Return which shares of the source's rows are training, validation and test rows.
+        """Return the shares of training, validation and test rows among the source's rows.
 
         Example:
             >>> SplitSettings(train=0.75).shares()
@@ -141,8 +142,9 @@ class EarlyStoppingSettings:
     """Early stopping: the training ends if a metric of the validation rows stops improving.
 
     Args:
-        metric: 'auc', 'log_loss' or 'rmse'. With several labels, append a point and the label's
-            name. Default: 'auc' of the first label, or 'rmse' if that label is a number.
+        metric: 'auc', 'log_loss' or 'rmse'. If there are several labels: the metric, a point and
+            the label's name, as in 'auc.bought'. Default: 'auc' of the first label, or 'rmse' if
+            that label is a number.
         patience: number of successive evaluations without improvement, at least 1. Default: 2, or 1
             with the schedule 'plateau'.
     """
@@ -319,8 +321,8 @@ def read_settings(path: Path) -> Settings:
     """Return the settings in a YAML file; relative paths of sources start at the file's folder.
 
     Raises:
-        ValueError: the file cannot be read, or `settings_of` refuses it. The message names the
-            file.
+        ValueError: the file cannot be read, or `settings_of` refuses the settings. The error's
+            message names the file.
     """
     document = read_yaml(path)
     try:

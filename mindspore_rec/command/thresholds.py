@@ -23,9 +23,10 @@ _SAMPLE_SHARE = 10  # a column with fewer values than rows / this in the sample 
 
 
 def with_thresholds(inferred: Inferred, rows: Rows, least_keys: int = 100_000) -> Inferred:
-    """Return a proposed schema with admission thresholds for columns, if a threshold saves memory.
+    """Add an admission threshold to each column for which the threshold saves memory.
 
-    For each category with many values, the dry run reads the first two million rows.
+    For each category with many values, the function counts the values of the first two million
+    rows.
 
     Args:
         inferred: the proposed schema.

@@ -309,7 +309,7 @@ def _refit_summary(figures: dict[str, Any]) -> str:
 
 
 def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[str, Any]:
-    """Return the test metrics of a linear model, trained for more epochs if epochs are short."""
+    """Train a linear model, with more epochs if epochs are short; return its test metrics."""
     from mindspore_rec.command.fitting import Place, close_tables, fit
     from mindspore_rec.train.models.logistic_regression import LogisticRegression
 

@@ -43,7 +43,7 @@ class Trained:
         return made
 
     def predict_after(self, *rows: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function like `predict` that adds the events of `rows` to histories."""
+        """Return a function like `predict` whose histories also contain the events of `rows`."""
         return self._model.predict_after(*(each for each in rows if each is not None))
 
     def rows_of(self, field: Field, keys: np.ndarray) -> np.ndarray:

@@ -53,8 +53,8 @@ def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> 
 
     Args:
         trial: the trial.
-        settings: settings of the YAML file. For a setting with a list of choices, the value of the
-            YAML file is one of the choices.
+        settings: settings of the YAML file. If a setting has a list of choices, the choices include
+            the value of the YAML file.
         defaults: default values of the network's settings. Settings that the network lacks are not
             tried.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probe of a folder's disk: reads that an SSD tier makes, measured for a few seconds."""
+"""Probe of a folder's disk: measure for a few seconds how fast an SSD tier could read."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _measured(fd: int, pieces: int, folder: Path, free: int) -> Line:
 
 
 def _write(fd: int, pieces: int) -> tuple[int, float]:
-    """Write up to `pieces` pieces in a limited time; return their number and MB/s."""
+    """Write at most `pieces` pieces in a limited time; return the number written, and the MB/s."""
     data = os.urandom(_PIECE)  # no disk compresses random bytes
     start = time.monotonic()
     written = 0
@@ -127,8 +127,8 @@ def _reads_per_second(
         size: bytes per piece.
         threads: number of threads.
         seconds: duration of the reads.
-        place: function of a thread's index and its number of earlier reads; returns the index of
-            the piece to read next.
+        place: function that takes a thread's index and the thread's number of earlier reads, and
+            returns the index of the piece to read next.
     """
     counts = [0] * threads
     errors: list[OSError] = []

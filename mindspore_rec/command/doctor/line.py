@@ -53,8 +53,8 @@ class Line:
     Attributes:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.
         meaning: the finding and its consequence.
-        remedy: what to do, in one sentence. Default: "", which means nothing.
-        figures: numbers and names behind the line, which `--json` writes.
+        remedy: what the user should do, in one sentence. Default: "", if there is nothing to do.
+        figures: the item's numbers and names, which `--json` writes.
     """
 
     state: str

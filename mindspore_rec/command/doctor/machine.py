@@ -87,7 +87,7 @@ def memory(_: Asked) -> Line:
 
 
 def cpu_field(name: str) -> str:
-    """Return a field of the first processor in /proc/cpuinfo; '' if it is missing."""
+    """Return a field of the first processor in /proc/cpuinfo; '' if the field is missing."""
     for line in _text(_ROOT / "proc/cpuinfo").splitlines():
         if line.partition(":")[0].strip() == name:
             return line.partition(":")[2].strip()
@@ -148,7 +148,7 @@ def _control_groups(controller: str, root: Path) -> Iterator[Path]:
 
 
 def _of_meminfo(name: str) -> int:
-    """Return a number of /proc/meminfo in bytes; 0 if it is missing."""
+    """Return a field of /proc/meminfo, in bytes; 0 if the field is missing."""
     for line in _text(_ROOT / "proc/meminfo").splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) << 10

@@ -113,7 +113,7 @@ def _packages(requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _problem(name: str) -> str | None:
-    """Import a package; return '', or the error's text, or None if the package is not installed."""
+    """Import a package; return the error's text, '' for no error, None for a missing package."""
     module = _MODULES.get(name, name)
     try:
         importlib.import_module(module)

@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _line_for_training() -> Line | None:
-    """Return None if training can be probed, else the line for items that need training."""
+    """If training cannot be probed, return the line for items that need training, else None."""
     if not has_training():
         return Line(OFF, ONLY_SERVES)
     try:

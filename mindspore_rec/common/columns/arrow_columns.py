@@ -48,7 +48,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
 
 
 def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
-    """Convert one column as `to_arrays` converts each column, with the same errors."""
+    """Convert one column to an array; see `to_arrays` for the types and the errors."""
     kind = column.type
     if text and is_text(kind):
         return column.to_numpy(zero_copy_only=False)
@@ -164,8 +164,8 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
     """Return one-dimensional values of any container as one Arrow array.
 
     All readers of columns convert values with this function, so all readers support the same types
-    and raise the same errors. Missing values are None, `pandas.NA`, NaT and NaN. Exception: NaN in
-    an Arrow array or in a NumPy array of numbers stays NaN.
+    and raise the same errors. None, `pandas.NA`, NaT and NaN become missing values, but NaN in an
+    Arrow array or in a NumPy array of numbers stays NaN.
 
     Args:
         where: text before the word "must" in error messages.
@@ -198,8 +198,8 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
     try:
         if isinstance(values, np.ndarray) and values.dtype.kind == "S":
             values = np.char.decode(values, "utf-8")
-        # NaN in a NumPy array of numbers stays NaN: a conversion to null would need a mask and a
-        # copy.
+        # NaN in a NumPy array of numbers is not converted to null, because the conversion would
+        # need a mask and a copy.
         numbers = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
         made = pa.array(values, from_pandas=not numbers)
     except (UnicodeError, OverflowError) as error:
@@ -211,7 +211,7 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
 
 
 def _ragged(values: list[Any]) -> pa.Array | None:
-    """Return an Arrow array of lists that differ in length or are partly missing, else None."""
+    """Convert lists to Arrow if their lengths differ or a list is missing, else return None."""
     rows = [each for each in values if each is not None]
     if not rows or not all(isinstance(each, (list, tuple)) for each in rows):
         return None

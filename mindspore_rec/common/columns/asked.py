@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of rows to predict, whose histories are in the rows or are looked up by user."""
+"""Make the arrays of rows to predict; read the histories from the rows or look them up by user."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def asked_arrays(
     The library collects the history of a `KeptHistoryColumn` from earlier rows. If the rows to
     predict have a column with the name of the `KeptHistoryColumn`, the history is read from this
     column. Without this column, the history is looked up by the row's user, and has the events
-    before the row's time. If the rows have no column of times, a looked-up history has all events
-    of the user.
+    before the row's time. If the rows have no column of times, the library returns all stored
+    events of the user.
 
     Args:
         features: the pipeline of the network.

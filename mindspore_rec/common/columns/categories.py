@@ -88,7 +88,7 @@ def _without_words(texts: pa.Array) -> pa.Array:
 
 
 def values_of_type(kind: pa.DataType, separator: str | None = None) -> str | None:
-    """Return 'text' or 'whole', the type of categories; None if the Arrow type decides neither.
+    """Return the type of categories, 'text' or 'whole'; None if the Arrow type does not tell.
 
     Args:
         kind: Arrow type of the column, such as a list type for a column of lists.

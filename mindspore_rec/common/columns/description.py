@@ -2,9 +2,9 @@
 """Convert a FeaturePipeline to JSON values and back, to store the pipeline with a network.
 
 The description contains the arguments of the pipeline, but not the learned state, because
-checkpoints store the pipeline's `state_dict`. Only transforms of this library have a description,
-which consists of the class name and the arguments. Therefore no code from outside the library runs
-when a description is read.
+checkpoints store the pipeline's `state_dict`. A description names each transform by its class and
+arguments. Only this library's transforms have a description, so no code from outside the library
+runs when a description is read.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from mindspore_rec.common.columns.transforms import (
 
 __all__ = ["describe_pipeline", "described_pipeline"]
 
-# For each transform class: a dict from each argument, other than `column`, to the attribute that
-# stores the argument's value.
+# For each transform class: a dict from the arguments (without `column`) to the attributes that
+# store the arguments' values.
 _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     Category: {"field": "field", "values": "values"},
     Categories: {
@@ -61,8 +61,8 @@ _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     MixedScale: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
     QuantileBucket: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
 }
-# Arguments that were added to transforms in later versions. If such an argument is None, a
-# description omits it, so that earlier versions can read the description.
+# Arguments that later versions added to transforms. A description omits these arguments if they are
+# None, so that earlier versions can read the description.
 _LATER = ("values", "unit", "format")
 _NESTED = ("parts", "labels", "others")  # arguments of TargetStatistics that are transforms
 _BY_NAME = {kind.__name__: kind for kind in _TRANSFORMS}
@@ -75,7 +75,7 @@ def describe_pipeline(pipeline: FeaturePipeline) -> dict[str, Any]:
         pipeline: a pipeline with features of this library and without `prepare`.
 
     Raises:
-        ValueError: a part of the pipeline has no description. The message names the part.
+        ValueError: a part of the pipeline has no description.
 
     Example:
         >>> made = describe_pipeline(FeaturePipeline({"x": [Number("price")]}))

@@ -42,11 +42,12 @@ _COLUMNS = ""  # key of a state under which the outputs' columns are; no output 
 class FeaturePipeline:
     """Transform batches of raw columns to whole-batch arrays of keys and numbers.
 
-    One pipeline declares the features of a model for tables (`create_table(specs=)`), training
-    (`FeatureBatches`, or the transform of a `StreamingDataset`), feature workers, evaluation and
-    the `Predictor`. The pipeline's state is the statistics that its transforms have learned.
-    Calling the pipeline updates its statistics; calling `apply` does not. `TargetStatistics` learn
-    only by `fit`, `fit_statistics` and `merge_statistics`.
+    One pipeline declares the features of a model for its tables (`create_table(specs=)`), training,
+    evaluation, feature workers and the `Predictor`. For training, pass the pipeline to
+    `FeatureBatches`, or to a `StreamingDataset` as its transform. The pipeline's state is the
+    statistics that its transforms have learned. Calling the pipeline updates its statistics;
+    calling `apply` does not. `TargetStatistics` learn only by `fit`, `fit_statistics` and
+    `merge_statistics`.
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple or list of
     columns (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches
@@ -75,9 +76,9 @@ class FeaturePipeline:
         timestamp: the feature that is the event time, or None.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, an output mixes
-            keys and numbers, `keep_rest` is True although there are `prepare` functions, or the
-            features do not fit together by the rules of `check_specs`.
+        TypeError, ValueError: an argument is of the wrong type or out of range; an output mixes
+            keys and numbers; `keep_rest` is True and there are `prepare` functions; or
+            `check_specs` refuses the features.
 
     Example:
         >>> from mindspore_rec import FeatureSpec
@@ -360,8 +361,7 @@ class FeaturePipeline:
     def with_times(self) -> FeaturePipeline:
         """Return a copy of this pipeline that also returns the rows' times, as its first array.
 
-        A feature worker sends the arrays of the copy. The copy shares its learned state with this
-        pipeline.
+        Feature workers use the copy. The copy shares its learned state with this pipeline.
 
         Raises:
             ValueError: no feature is the timestamp.
@@ -374,7 +374,7 @@ class FeaturePipeline:
         return made
 
     def by_rows(self) -> FeaturePipeline:
-        """Return a copy whose arrays all have one element per row, which can be sent as columns.
+        """Return a copy whose arrays can be sent as columns: each array has one element per row.
 
         In the copy, each column of a history is one column of lists, without offsets. The copy
         shares its learned state with this pipeline.
@@ -385,7 +385,7 @@ class FeaturePipeline:
         return made
 
     def with_lists(self) -> FeaturePipeline:
-        """Return a copy for rows in which each history is a column of lists.
+        """Return a copy of this pipeline that reads each history from a column of lists.
 
         The copy shares its learned state with this pipeline. If the library collects no history
         from rows, the result is this pipeline itself.
@@ -399,7 +399,7 @@ class FeaturePipeline:
 
     @property
     def kept(self) -> list[KeptEvents]:
-        """The `KeptEvents` features, which make the events of each `KeptHistoryColumn`."""
+        """All `KeptEvents` features of the pipeline."""
         members = (each for output in self._outputs for each in output.members)
         return [each for each in members if isinstance(each, KeptEvents)]
 
@@ -449,7 +449,7 @@ class FeaturePipeline:
         return self
 
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> FeaturePipeline:
-        """Compute the statistics of the `TargetStatistics` anew, from batches of rows.
+        """Compute all `TargetStatistics` from batches of rows, and forget the earlier statistics.
 
         The time intervals of statistics of kind 'past' do not change after `fit`.
 
@@ -551,7 +551,7 @@ class FeaturePipeline:
                 _load(each, state[output.name])
 
     def with_state(self, state: Mapping[str, Any]) -> FeaturePipeline:
-        """Return a copy of this pipeline with another state. This pipeline keeps its own state.
+        """Return a copy of this pipeline with another state; this pipeline does not change.
 
         Raises:
             TypeError, ValueError, KeyError: see `load_state_dict`.
@@ -580,7 +580,7 @@ def _arrays_of(outputs: Sequence[Output]) -> list[str]:
 
 
 def _times(timestamp: FeatureSpec, view: BatchRows) -> Any:
-    """Return the column of the event times, as seconds if the timestamp has a transform."""
+    """Return the event times; if the timestamp has a transform, return the times in seconds."""
     name = column_of(timestamp, view)
     if timestamp.transform is None:
         return view.raw(name)
@@ -647,7 +647,7 @@ def _read_by(member: FeatureSpec | Feature) -> tuple[str | int, ...]:
 
 
 def _columns(output: Output) -> list[Any]:
-    """Return the column of each feature, or a list of columns for a feature that reads several."""
+    """Return each feature's column, or a list of columns if the feature reads several columns."""
     read = [_read_by(member) for member in output.members]
     return [each[0] if len(each) == 1 else list(each) for each in read]
 
@@ -660,8 +660,8 @@ def _check_columns_of(output: Output, columns: Any) -> None:
         raise ValueError(
             f"state must have the columns of output {output.name!r}, got {state_columns!r:.80}"
         )
-    # Names are compared only with names, and places only with places. If batches were tuples and
-    # are now dicts, a place and a name may refer to the same column.
+    # A column's name is not compared with a column's place, because the state may be from batches
+    # that were tuples while the batches are now dicts.
     if any(
         a != b and (type(a) is type(b) or list in (type(a), type(b)))
         for a, b in zip(own, state_columns, strict=True)

@@ -47,8 +47,8 @@ def check_name(argument: str, value: Any) -> str:
 class FeatureSpec:
     """Declare a column of a batch: the keys of a table, or the time of the events.
 
-    One object describes a feature completely. `create_table`, `SparseLookup`, `FeatureBatches`,
-    `FeaturePipeline` and `EventTime` all take FeatureSpec objects.
+    `create_table`, `SparseLookup`, `FeatureBatches`, `FeaturePipeline` and `EventTime` all take
+    FeatureSpec objects.
 
     Args:
         name: 1 to 100 letters, digits, '_' and '.'. The feature's array of keys has the same name
@@ -61,8 +61,8 @@ class FeatureSpec:
             is admitted in the batch in which its count reaches `access_threshold`. With a threshold
             of 0, admission is on, but counts do not change, and no new key is admitted. With a
             threshold of None or -1, admission is off.
-        eviction_threshold: seconds of event time, 1 to 2**31 - 1, after which a key's row is
-            evicted if the key was not seen again. With a threshold of None or -1, eviction is off.
+        eviction_threshold: a key's row is evicted if the key does not occur for this number of
+            seconds of event time, 1 to 2**31 - 1. With a threshold of None or -1, eviction is off.
         is_timestamp: True if the column is the time of the events, in seconds since 1970 or as
             datetime64. A timestamp feature has no table. Default: False.
         batch_size: required number of rows of a batch, 1 to 2**31 - 1. Default: any number.
@@ -71,13 +71,13 @@ class FeatureSpec:
             "feature admission and eviction". Default: 1.
         transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
             `QuantileBucket`; for a timestamp, `Times`. If `transform` is set, it names the column,
-            so leave out `index_key`. Default: integers are their own keys, and strings are hashed
-            with `table_name`; times are seconds.
+            so leave out `index_key`. Default: None. The key of an integer is then the integer
+            itself, strings are hashed with `table_name`, and times are in seconds.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or illegal for a
-            timestamp, `index_key` is set beside a transform, or the transform does not make one key
-            per value.
+            timestamp; both `index_key` and `transform` are set; or `transform` does not make one
+            key per value.
 
     The class follows `mx_rec.core.asc.feature_spec.FeatureSpec` of Rec SDK, with the differences in
     docs/from_rec_sdk.md.
@@ -202,7 +202,7 @@ def _check_eviction(where: str, value: Any) -> None:
 
 
 def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
-    """Check that the features of one batch fit together, and return the features.
+    """Check that a batch can have all these features, and return the features.
 
     Args:
         specs: a FeatureSpec, an iterable of FeatureSpec objects, or a FeaturePipeline.
@@ -239,7 +239,7 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
 
 
 def check_together(specs: tuple[FeatureSpec, ...]) -> None:
-    """Raise ValueError if features do not fit together, by the rules of `check_specs`."""
+    """Raise the ValueErrors that `check_specs` describes."""
     _check_names(specs)
     _check_thresholds(specs)
     _check_time(specs)

@@ -47,9 +47,9 @@ def category_keys(field: str, values: Any) -> np.ndarray:
         values: N strings or integers, as a list, a one-dimensional NumPy array, a pandas Series or
             Categorical, or an Arrow array, chunked array or dictionary array. ``None``, NaN,
             ``pandas.NA`` and Arrow nulls are missing. A list must not mix strings and integers.
-            Unsigned integers must be below ``2**63``. Floats are read as integers if all floats are
-            whole (up to ``2**53``, float32 up to ``2**24``), because pandas converts integers to
-            floats if one integer is missing. A `Category` in a FeaturePipeline accepts the same
+            Unsigned integers must be below ``2**63``. Floats are read as integers, because pandas
+            converts integers to floats if one integer is missing. The floats must be whole, and at
+            most ``2**53`` (float32: ``2**24``). A `Category` in a FeaturePipeline accepts the same
             values as this function.
 
     Returns:

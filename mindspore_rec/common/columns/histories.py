@@ -54,10 +54,11 @@ def offsets_name(column: str) -> str:
 
 
 def ragged_places(names: Sequence[str] | None) -> dict[int, list[int]]:
-    """Map the index of each array of offsets to the indexes of its arrays of values.
+    """Return a dict from the index of an offsets array to the indexes of its value arrays.
 
     Args:
-        names: names of a batch's arrays, in the order of a schema; None for arrays without names.
+        names: names of a batch's arrays, in the order of a schema; None if the arrays have no
+            names.
 
     Example:
         >>> ragged_places(["ids", "seen.values", "at.values", "seen.offsets", "label"])
@@ -81,9 +82,9 @@ class HistoryValues(Feature):
     Args:
         column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
             empty.
-        values: the type to which values are converted. None, 'text', 'whole' or 'key': as keys; see
-            `Category`. 'float32': as numbers; a missing number becomes 0. 'int64': as whole
-            numbers; timestamps and dates become whole seconds since 1970. Default: None.
+        values: the type to which values are converted. None, 'text', 'whole' or 'key': keys, see
+            `Category`. 'float32': numbers, where a missing number becomes 0. 'int64': whole
+            numbers, where timestamps and dates become whole seconds since 1970. Default: None.
         field: text that is the salt of the keys' hash. Default: the column's name.
         separator: text between the values in a column of texts. Default: None.
 
@@ -124,7 +125,8 @@ class HistoryValues(Feature):
         kind = values.type
         is_single = not (pa.types.is_nested(kind) or is_text(kind) or pa.types.is_null(kind))
         if self.separator is not None and is_single and self.are_numbers:
-            # If each row of a column of texts has only one value, a reader may infer numbers.
+            # A reader of texts such as '7|8' infers numbers if every row has only one value, such
+            # as '7'.
             there = values.is_valid().to_numpy(zero_copy_only=False)
             return np.concatenate([[0], np.cumsum(there, dtype=np.int64)]), values.drop_null()
         return values_of_lists(self.column, values, self.separator)

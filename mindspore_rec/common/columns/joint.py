@@ -54,7 +54,7 @@ class JointFeature(Feature):
         """Return the values as an array ``[B]`` or ``[B, width]``.
 
         Args:
-            values: struct array ``[B]`` of the columns `columns`.
+            values: the columns that `columns` names, as a struct array ``[B]``.
             learn: if True, the statistics learn from the values before the values are transformed.
             keys: keys that other transforms have computed for the same rows. Default: none.
         """
@@ -62,10 +62,10 @@ class JointFeature(Feature):
     def apply_training(
         self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
     ) -> np.ndarray:
-        """Return the values, as `apply` does, for rows on which a network trains.
+        """Return the values of rows on which a network trains, as `apply` does for other rows.
 
         Args:
-            values: struct array ``[B]`` of the columns `training_columns`.
+            values: the columns that `training_columns` names, as a struct array ``[B]``.
             learn: if True, the statistics learn from the values before the values are transformed.
             keys: see `apply`.
         """

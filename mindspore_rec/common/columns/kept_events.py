@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of rows, and histories: the last events of each user."""
+"""Make events from rows, and histories from each user's last events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def events_name(column: str) -> str:
 
 
 def table_suffix(column: str) -> str:
-    """Return the suffix of the name of the table that stores each user's last events."""
+    """Return the suffix for the name of a table that stores each user's last events."""
     return f".kept.{column}"
 
 
@@ -73,7 +73,7 @@ class Events:
     values: np.ndarray
 
     def take(self, order: np.ndarray) -> Events:
-        """Return the lists with the indexes `order`."""
+        """Return the lists at the indexes in `order`."""
         counts = np.diff(self.offsets)[order]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][order] - offsets[:-1], counts)
@@ -85,15 +85,15 @@ class KeptEvents(JointFeature):
 
     The array is int64 ``[B, 3 + V]``, where V is the number of values other than the time. Each row
     contains the time in seconds, 1 if the row is an event or 0 if not, the user's key, and the
-    values. If the user of a row is missing, the row's second number is -1: the row has no history
-    and is not an event.
+    values. A row without a user has -1 in place of 1 or 0: the row has no history and is not an
+    event.
 
     Args:
         user: transform that converts the user to a key.
         time: transform that converts the time to seconds.
         values: a transform for each value of an event; None for a value that is the event's time.
-        history: a `History`, which gives the greatest length of a history, and the transforms for
-            rows that contain their history as lists.
+        history: a `History`. Its length is the greatest length of a history. Its transforms read
+            the rows to predict that contain their history as lists.
         only: transform of a label; only rows with label 1 are events. Default: None, which means
             that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
@@ -171,7 +171,7 @@ class KeptEvents(JointFeature):
         return [np.where(there, 1, _UNKNOWN), keys]
 
     def arrays(self, lists: Events) -> dict[str, np.ndarray]:
-        """Return the arrays of values and offsets of histories, by the arrays' names."""
+        """Return the histories' values and offsets as a dict from names to arrays."""
         stored = iter(range(len(self.stored)))
         made: dict[str, np.ndarray] = {}
         for member, feature in zip(self.history.members, self.values, strict=True):
@@ -183,7 +183,7 @@ class KeptEvents(JointFeature):
 
 
 def _as_int64(values: np.ndarray) -> np.ndarray:
-    """Return keys unchanged, and other numbers as the bits of their float32 form."""
+    """Return int64 keys unchanged, and other numbers as the bits of their float32 values."""
     return values if values.dtype == np.int64 else values.astype(np.float32).view(np.int32)
 
 
@@ -206,7 +206,7 @@ def _keep(
 
 
 def _users_in(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct users, ascending, and the index of each row's user; -1 without a user."""
+    """Return the distinct users, sorted, and the index of each row's user; -1 for no user."""
     known = events[:, _IS_EVENT] != _UNKNOWN
     users, places = np.unique(events[known, _USER], return_inverse=True)
     index = np.full(len(events), -1, np.int64)
@@ -263,8 +263,8 @@ class EventState:
     def clock(self) -> int:
         """Latest time of all rows that were read.
 
-        The table does not store times before 1970. A result before 1970 is possible only if some
-        batches were read but not yet trained.
+        The table does not store times before 1970. The result is before 1970 only if the latest
+        batches were read, but not yet trained.
         """
         if self._ahead:
             return self._ahead[-1].clock
@@ -315,8 +315,8 @@ class EventState:
             self.table.set_event_time(ahead.clock)
         if len(ahead.users):
             self.table.write_rows(ahead.users, ahead.rows)
-        # Lookups ignore rows that are due for eviction, so histories do not depend on the time of
-        # the sweep.
+        # Lookups ignore rows that are due for eviction, so the time at which the rows are evicted
+        # does not affect the histories.
         idle = self.feature.idle_seconds
         if idle and ahead.clock - self._swept > max(idle // _SWEEPS, 1):
             self._swept = ahead.clock
@@ -348,8 +348,8 @@ class EventLog:
     Args:
         feature: the `KeptEvents`, with the length of the histories.
         events: events of all rows, in the order of the rows; see `KeptEvents`.
-        state: an `EventState` with the events of earlier data. An event that is also in `events`,
-            with the same user, time and values, counts once. Default: None.
+        state: an `EventState` with the events of earlier data. If `events` contains an event with
+            the same user, time and values, the two events count as one event. Default: None.
     """
 
     def __init__(
@@ -388,7 +388,7 @@ class EventLog:
     def write(self, state: EventState, rows_at_once: int = 8192) -> None:
         """Replace the events in a state by the events of this log, for all users of the log.
 
-        A second `write` of the same log does not change the state.
+        Writing the same log twice has the same effect as writing it once.
         """
         if len(self._users):
             state.table.erase_rows(self._users)

@@ -80,7 +80,7 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
     Args:
         column: name or place of the column, for messages.
         values: the labels ``[B]``.
-        positive: the value that is positive; None for labels 0 and 1.
+        positive: the value that counts as 1; None if the labels are 0 and 1.
 
     Raises:
         ValueError: the labels' type cannot be compared with `positive`, for example numbers with

@@ -98,7 +98,7 @@ class Output(ABC):
         Args:
             rows: the batch.
             learn: if True, the statistics learn from the batch before the batch is transformed.
-            call: `map`, or a function with the same arguments that uses several threads.
+            call: `map`, or a function that takes the same arguments and runs on several threads.
             training: True if a network trains on the rows. Default: False.
 
         Raises:
@@ -117,7 +117,7 @@ class KeysOutput(Output):
 
 
 class StackedOutput(Output):
-    """Array of features side by side: int64 ``[B, F]`` keys or float32 ``[B, N]`` numbers."""
+    """Several features in one array: keys, int64 ``[B, F]``, or numbers, float32 ``[B, N]``."""
 
     def __init__(self, name: str, members: Sequence[Member]) -> None:
         super().__init__(name, members)
@@ -128,7 +128,7 @@ class StackedOutput(Output):
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
 
     def with_lists(self) -> Output:
-        """If this output makes events, return an output that reads the history's lists instead."""
+        """Return an output that reads a history's lists, if this output makes the events."""
         first = self.members[0]
         if isinstance(first, KeptEvents) and len(self.members) == 1:
             return RaggedOutput(offsets_name(first.name), first.history)
@@ -205,7 +205,7 @@ class RaggedOutput(Output):
         return RaggedOutput(self.name, self.history, self._names, are_lists=True)
 
     def received(self) -> Output:
-        """Return an output that reads lists of keys or numbers, which `by_rows` has made."""
+        """Return an output that reads the lists of keys or numbers that `by_rows` has made."""
         kinds = [
             "float32" if each.values == "float32" else "int64" for each in self.history.members
         ]
@@ -320,8 +320,8 @@ def column_of(member: Member, rows: BatchRows) -> str:
     """Return the name of a feature's column in a batch.
 
     Raises:
-        ValueError: the batch lacks the column, or the feature refers to a column by place but the
-            batch has names, or by name but the batch is a tuple.
+        ValueError: the batch lacks the column; the feature refers to a column by place, and the
+            batch has names; or the feature refers to a column by name, and the batch is a tuple.
     """
     if isinstance(member, FeatureSpec):
         name = rows.name_of(member.column)
@@ -352,7 +352,7 @@ def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[
 
 
 def fit_values(member: Member, rows: BatchRows) -> pa.Array:
-    """Return the values that a feature's transform takes in `fit`."""
+    """Return the values from which a feature's transform learns in `fit`."""
     if isinstance(member, JointFeature):
         return _joint(member.fit_columns, rows)
     return rows.arrow(column_of(member, rows))

@@ -89,7 +89,7 @@ class QuantileScale(Number):
         return self
 
     def scaled(self, values: Any) -> np.ndarray:
-        """Return each number's scaled quantile, float32 `[N]`, -1 to 1 (or `missing`)."""
+        """Return the quantiles, float32 `[N]`, from -1 to 1, and `missing` for missing numbers."""
         self._say_if_unfit()
         return self._places(self._numbers(self._array(values)))
 
@@ -119,8 +119,9 @@ class QuantileScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: the state and this scale have different numbers of buckets, or only one of
-                the two is of a `MixedScale`.
+            ValueError: the state has another number of buckets than this scale; the state of a
+                `MixedScale` is loaded into another class; or the state of another class is loaded
+                into a `MixedScale`.
             TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. After an
                 error, the object is unchanged.
         """
@@ -151,8 +152,8 @@ class QuantileScale(Number):
         self._decimal = decimal
 
     def _numbers(self, values: pa.Array) -> np.ndarray:
-        """Return a float64 copy. A float32 is read as the decimal number that it was rounded from.
-        Therefore 0.1 has the same bucket in a float32 column as in a float64 column."""
+        """Return a float64 copy. A float32 is read as the decimal number from which it was rounded,
+        so that 0.1 has the same bucket in columns of float32 and of float64."""
         numbers = super()._numbers(values)
         return _decimals(numbers) if self._decimal and _is_short(values.type) else numbers
 
@@ -186,8 +187,8 @@ class QuantileScale(Number):
             self._points, self._ranks, self._edges = np.zeros(1), np.full(1, 0.5), np.empty(0)
             return
         ordered = np.sort(values)
-        # Use the quantiles of all values and the quantiles of the distinct values. If most values
-        # of a column are 0, most quantiles of the values are 0.
+        # If most values of a column are 0, most quantiles of the values are 0. The points are
+        # therefore the quantiles of all values and the quantiles of the distinct values.
         distinct = np.unique(ordered)
         points = np.union1d(_spread(ordered, self.buckets), _spread(distinct, self.buckets))
         below = np.searchsorted(ordered, points, "left")
@@ -221,12 +222,12 @@ class QuantileScale(Number):
 
 
 class MixedScale(QuantileScale):
-    """Replace numbers by the mean of their quantiles among all numbers and among distinct numbers.
+    """Replace each number by the mean of its quantiles among all and among the distinct numbers.
 
     In a column that is mostly 0, a `QuantileScale` places all other numbers close together near the
-    end of the range. Among the distinct numbers, 0 counts only once, so the mean of the two
-    quantiles spreads the other numbers over the range. The results are from -1 to 1. Buckets and
-    their keys are formed as in a `QuantileScale`.
+    end of the range. The quantile among the distinct numbers counts 0 only once, so the mean of the
+    two quantiles spreads the other numbers over the range. The results are from -1 to 1. Buckets
+    and their keys are formed as in a `QuantileScale`.
 
     Args: see `QuantileScale`.
 

@@ -131,8 +131,8 @@ class LogScale(MinMaxScale):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: `state` is the state of another class, or of a `LogScale` with another
-                `running`.
+            ValueError: `state` is the state of another class, or of a `LogScale` whose `running`
+                differs.
         """
         if self.running == (state is None):
             raise ValueError(f"state of column {self.column!r} must be of the same setting")
@@ -148,7 +148,7 @@ class StandardScale(Number):
 
     Args:
         column: numbers.
-        missing: see `MinMaxScale`. The default, 0, is the scaled mean.
+        missing: see `MinMaxScale`. Default: 0, which is the result for the mean.
 
     Example:
         >>> import pyarrow as pa

@@ -44,7 +44,7 @@ def tables_of_features(
 
 
 def network_event_tables(specs: tuple[FeatureSpec, ...], tables: Iterable[TableT]) -> list[TableT]:
-    """Call `tables_of_features` for the tables of a network; error messages name the network.
+    """Call `tables_of_features` for a network's tables; error messages then mention the network.
 
     Raises:
         ValueError: see `tables_of_features`.

@@ -37,10 +37,9 @@ class TargetStatistics(JointFeature):
     For each part and label, there is one number: the difference between the mean label of the rows
     with the value and the mean label of all rows. The mean label of the value is smoothed, so the
     difference is near 0 for a value with few rows, and 0 for an unknown value. The number is
-    ``tanh(d / 2)``. For a label with two values, ``d`` is the difference of the log odds. For a
-    label that is a number, ``d`` is the difference in standard deviations. The last number of a
-    part is the scaled logarithm of the number of rows with the value. All results are between -1
-    and 1.
+    ``tanh(d / 2)``, where ``d`` is the difference of the log odds for a label with two values, and
+    the difference in standard deviations for a label that is a number. The last number of a part is
+    the scaled logarithm of the number of rows with the value. All results are between -1 and 1.
 
     The statistics of a row on which a network trains (`apply_training`) never include the row's own
     label. With 'folds', the values of a row's columns decide which of 5 folds contains the row, and
@@ -52,20 +51,20 @@ class TargetStatistics(JointFeature):
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
-        labels: transforms of the labels: `Label` for a label with two values; a transform to a
-            number, such as `Number`, for a label that is a number.
+        labels: transforms of the labels. For a label with two values, `Label`; for a label that is
+            a number, a transform to a number, such as `Number`.
         others: with 'folds', transforms whose values decide the fold of a row. For each part,
             `others` must read a column that the part does not read. With 'past', `others` is a
             single `Times` transform of the rows' times.
         by: 'folds' or 'past'.
         weight: transform that returns the weight of each row. Default: None, which means that each
             row counts once.
-        most_values: number of the most frequent values of each part that have statistics, 1 to
-            2**30. Default: 2**20.
+        most_values: greatest number of values per part that have statistics, 1 to 2**30. If a part
+            has more values, only the most frequent values have statistics. Default: 2**20.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or with 'folds',
-            `others` read only the columns of a part.
+        TypeError, ValueError: an argument is of the wrong type or out of range; or `by` is 'folds'
+            and, for a part, `others` read only columns that the part reads.
 
     Example:
         >>> from mindspore_rec.feature import Category, FeaturePipeline, Label
@@ -131,7 +130,7 @@ class TargetStatistics(JointFeature):
 
     @property
     def training_columns(self) -> tuple[str | int, ...]:
-        """All columns that `apply_training` reads: columns of the parts, the fold and the time."""
+        """All columns that `apply_training` reads: the columns of `parts` and `others`."""
         return _columns_of((*self.parts, *self.others))
 
     @property
@@ -283,7 +282,7 @@ class TargetStatistics(JointFeature):
         Args:
             part: index of the part in `parts`.
             sums: for each row, the sums over all rows with the same value, ``[B, 1 + labels]``.
-            rows: sums over all rows, whatever their values, ``[B or 1, 1 + 2 * labels]``.
+            rows: sums over the rows with any value, ``[B or 1, 1 + 2 * labels]``.
             more: number of all rows, divided by the number of rows that the sums include.
         """
         tasks = len(self.labels)

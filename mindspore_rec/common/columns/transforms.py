@@ -144,7 +144,7 @@ class Category(Feature):
 
 
 def own_keys(column: str | int, values: pa.Array) -> pa.Array:
-    """Return values whose integers are their own keys; whole floats become integers.
+    """Return values as keys without hashing; whole floats are converted to integers.
 
     Args:
         column: name or place of the column, for messages.

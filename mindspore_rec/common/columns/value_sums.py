@@ -10,10 +10,10 @@ __all__ = ["ValueSums"]
 
 
 class ValueSums:
-    """Sums for each pair of a value's key and a part of the rows, such as one of five folds.
+    """Sums over rows, for each pair of a value's key and a part of the rows (such as a fold).
 
-    An object never changes. To leave out one part, the other parts are added up: the part is not
-    subtracted from the total, so the part does not affect the sums even by rounding.
+    An object never changes. To leave out one part, all other parts are added up. Subtracting the
+    part from the total would change the sums by rounding errors.
 
     Args:
         keys: key of each pair, int64 ``[E]``, ascending.
@@ -70,7 +70,7 @@ class ValueSums:
         return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
-        """Keep only the `most` values whose first sum over all parts is greatest."""
+        """Return the sums of at most `most` values, the values with the greatest first sum."""
         if len(self.values) <= most:
             return self
         weights = np.add.reduceat(self.sums[:, 0], self._first)
@@ -81,14 +81,14 @@ class ValueSums:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Number of pairs of each value, int64 ``[V]``."""
+        """Number of parts that contain each value, int64 ``[V]``."""
         return self._stop - self._first
 
     def alone_share(self, least: float) -> float:
         """Return the share of rows whose value occurs in one part only.
 
         Args:
-            least: values whose first sum, over all parts, is below this limit are left out.
+            least: a value is left out if its first sum, added up over all parts, is below `least`.
         """
         if not len(self.values):
             return 0.0
@@ -105,7 +105,7 @@ class ValueSums:
         return made
 
     def before(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return each key's sums over all parts before its part in `parts`, float64 ``[B, S]``."""
+        """Return the sums of ``keys[i]`` over all parts before ``parts[i]``, float64 ``[B, S]``."""
         made = np.zeros((len(keys), self.sums.shape[1]))
         places, is_known = self._places(keys)
         places = places[is_known]
@@ -115,7 +115,7 @@ class ValueSums:
         return made
 
     def without(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return each key's sums over all parts except its part in `parts`, float64 ``[B, S]``."""
+        """Return the sums of ``keys[i]`` over all parts except ``parts[i]``, float64 ``[B, S]``."""
         if self._others is None:
             self._others = self._all_but_own()
         made = np.zeros((len(keys), self.sums.shape[1]))
@@ -129,7 +129,7 @@ class ValueSums:
         return made
 
     def _all_but_own(self) -> np.ndarray:
-        """Return, for each pair (value, part), the sums of the same value over all other parts."""
+        """Return, for each pair of a value and a part, the value's sums over all other parts."""
         after = self._running(range(self.count - 2, -1, -1))
         made = np.zeros_like(self.sums)
         has_before = np.ones(len(self.keys), bool)
@@ -159,7 +159,7 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return cumulative sums: each pair's sums include the value's earlier pairs in `order`.
+        """Return cumulative sums of each value over the value's parts, in the order `order`.
 
         If `order` ascends, the sums include all earlier parts; if `order` descends, all later
         parts.

@@ -43,7 +43,7 @@ class BadRow(NamedTuple):
 
 @dataclass(frozen=True)
 class BadRowReport:
-    """Bad rows among all rows read so far.
+    """Number of rows read so far, and the bad rows among them.
 
     Args:
         rows: number of rows read, including bad rows.

@@ -141,7 +141,7 @@ class ArrowBatches(BatchSource):
         self._loaded = state
 
     def skip_passes(self, passes: int) -> None:
-        """Mark `passes` passes as already read."""
+        """Skip passes without reading their rows; `passes` is the number of passes."""
         self._next = Place(self._next.number + passes)
 
     # ---- several workers
@@ -217,8 +217,8 @@ class ArrowBatches(BatchSource):
         reading = selection.reading(parts, order, self.threads)
         names = tuple(self.column_names)
         self._keep(begin)
-        # Each batch is yielded only after the next batch was read: only then is it known whether
-        # the position after the batch is the end of the pass.
+        # Before a batch is yielded, the next batch is read, to know whether the pass ends after the
+        # batch.
         waiting = None
         for rows, item, used in cut(
             read_items(reading, items, begin.item, begin.rows), self._read_size

@@ -150,7 +150,7 @@ class CsvRows(TextRows):
         for field in table.schema:
             kind = field.type
             if pa.types.is_string(kind) and field.name not in self._settings.types:
-                # The column may be a column of numbers in which some rows are bad.
+                # A few bad rows can turn a column of numbers into texts.
                 share = self._bad.settings.most_share
                 kind = _most(table.column(field.name), share) if share else kind
             if pa.types.is_null(kind) or pa.types.is_binary(kind):
@@ -166,7 +166,7 @@ class CsvRows(TextRows):
 
 
 def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
-    """Return int64 or float64 if at most a share `share` of the texts does not fit; else string."""
+    """Return int64 or float64 if at least a share 1 - `share` of the texts fits, else string."""
     known = len(texts) - texts.null_count
     for kind, pattern in ((pa.int64(), _WHOLE), (pa.float64(), _NUMBER)):
         fit = pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FileRows: the interface of a format's reader; helpers for files read from front to back."""
+"""FileRows: interface of the readers of all formats; helpers for files read from front to back."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Part(NamedTuple):
         number: index of the part in the file.
         rows: number of rows; None if it is known only after reading.
         size: number of rows; an estimate if `rows` is None.
-        place: number of the part's first row in the file; in a text file, another number that is
-            unique for each part.
+        place: index of the part's first row in the file; in a text file, a different number for
+            each part.
     """
 
     number: int
@@ -93,7 +93,7 @@ class FileRows(ABC):
 
 
 class Cursor:
-    """Return items of an iterator by number; for an earlier item, start a new iterator.
+    """Return any item of an iterator by its index; to go back, start a new iterator.
 
     Args:
         begin: function that returns an iterator over all items.
@@ -106,7 +106,7 @@ class Cursor:
         self._next = 0
 
     def get(self, number: int) -> Any:
-        """Return the item with the number `number`."""
+        """Return the item at index `number`."""
         with self._lock:
             if self._items is None or number < self._next:
                 self._items, self._next = self._begin(), 0

@@ -38,7 +38,8 @@ def infer_schema(
         label: name of the label, or of several labels. A `LabelColumn` says more: which value
             counts as 1, or that the label is a number.
         time: name of the column with the time of the event. Default: a column of timestamps, of
-            texts of times, or of numbers that are times by their name and size, if there is one.
+            texts that are times, or of numbers whose name and size suggest times; none if the
+            sample has no such column.
         group: name of the column of groups, such as users, for the metric `gauc`. Default: none.
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read. Default: none.

@@ -72,8 +72,9 @@ class NegativeSampler:
         Args:
             step: number of the step, 0 to 2^63 - 1.
             shape: shape of the items, such as ``(N,)`` for items that a batch shares or ``(B, N)``.
-            avoid: ``[B]``, for each row of the result an item that is not drawn, such as the row's
-                target. The relative probabilities of all other items stay the same. Default: None.
+            avoid: ``[B]``. Item i of `avoid`, such as the target of row i, is not drawn for row i
+                of the result. The relative probabilities of the remaining items stay the same.
+                Default: None.
 
         Raises:
             TypeError: ``avoid`` is not an array of integers.
@@ -90,8 +91,7 @@ class NegativeSampler:
         bits = np.random.Philox(key=np.array(key, np.uint64)).random_raw(int(np.prod(shape)))
         share = (bits >> np.uint64(11)).astype(np.float64).reshape(shape) * 2.0**-53
         avoided = None if avoid is None else self._avoided(avoid, shape)
-        # The range [0, total) is divided into one part for each item; the part of an item to avoid
-        # is left out.
+        # The range [0, total) has one part for each item. The part of the avoided item is left out.
         own = 0 if avoided is None else self._weights[avoided]
         most = self._ends[-1] - own
         place = np.minimum((share * most).astype(np.int64), most - 1)

@@ -55,8 +55,8 @@ def next_items(
 
     To split events by global time, train on the events before a time, choose settings by the rows
     of the next month, and test on the rows after this month. A history contains all earlier events
-    of the user, even events inside the period, because a server would know these events too. None
-    of the rows contains an event that comes after the row's targets.
+    of the user, even events inside the period, because a server would know these events too. No row
+    contains events that are later than the row's targets.
 
     Args:
         user: ``[E]``, the user of each event: numbers or texts.
@@ -68,10 +68,9 @@ def next_items(
         end: events at this time or later get no row. Default: None, which means that there is no
             end.
         together: True combines all events of a user with equal times, such as the items of an
-            invoice, into one row. All these events are targets of the row, and the row's history
-            contains only events before the time of the targets. Default: False, which means that
-            each event gets a row. If two events have equal times, the history of the second event
-            contains the first event.
+            invoice, into one row. The events are the targets of the row, and the row's history
+            contains only events before the targets' time. Default: False, which means that each
+            event gets a row, and the history of an event may contain events with the same time.
         least: least number of events in a row's history; rows with fewer events are left out.
             Default: 1.
         most: number of the newest events that a history keeps. Default: None, which means all
@@ -138,7 +137,7 @@ def _differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def _ranges(
     values: npt.NDArray[Any], begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the values of ranges, one range after the other, and the offsets of the ranges."""
+    """Return ``values[begin[i]:end[i]]`` for all i, concatenated, and the offset of each range."""
     offsets = np.zeros(len(begin) + 1, np.int64)
     np.cumsum(end - begin, out=offsets[1:])
     place = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], end - begin)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of the rows in a pass, and the division of the rows among workers.
 
-A pass is a list of windows. A window consists of some parts of the files. The rows of a window are
-read together; with shuffling, the rows are also permuted together. The order "near" keeps the
-windows in the order of the files, and permutes rows only within blocks of a window. Windows and
-permutations depend only on the seed and the number of the pass, not on the number of workers.
-Workers divide the windows, or the rows of each window if there are few windows. After a restart
-with another number of workers, the workers divide the remaining rows.
+A pass is a list of windows. A window consists of some parts of the files. All rows of a window are
+read together. If the order shuffles, the rows are permuted within their window. The order "near"
+keeps the windows in the order of the files, and permutes rows only within blocks of a window.
+Windows and permutations depend only on the seed and the number of the pass, not on the number of
+workers. Workers divide the windows, or the rows of each window if there are few windows. After a
+restart with another number of workers, the workers divide the remaining rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Item(NamedTuple):
     cuts: tuple[Any, ...] = ()
 
     def range_of(self, rows: int) -> tuple[int, int]:
-        """Return the item's first row, and the row after its last row, in a window of `rows` rows.
+        """Return the begin and the end of the item's rows in a window; the window has `rows` rows.
 
         Example:
             >>> Item(0, ((1, 2), 10)).range_of(100)
@@ -161,7 +161,7 @@ class NearOrder(NamedTuple):
 def _windows(
     parts: Sequence[FilePart], order: Sequence[int], buffer_rows: int
 ) -> list[tuple[int, ...]]:
-    """Group ordered parts into windows of at most `buffer_rows` rows, or of one larger part."""
+    """Group parts into windows of at most `buffer_rows` rows; a larger part is a window alone."""
     windows: list[tuple[int, ...]] = []
     window: list[int] = []
     rows = 0
@@ -202,7 +202,7 @@ class Division(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
     def rest(self, items: Sequence[Item]) -> list[Item]:
-        """Return the items, or the rest of items, that no worker has read yet."""
+        """Return all items that are not read yet, and the rest of each item that is partly read."""
         left = []
         for worker, (item, rows) in enumerate(self.places):
             mine = divided(items, worker, self.workers)[item:]

@@ -45,8 +45,8 @@ _DEFAULT_BUCKETS = 256
 class Column:
     """Base class of the columns of a `Schema`.
 
-    Each kind of column is a subclass with the options of the kind. If a kind lacks an option, the
-    attribute of this base class is None, False or (); `binary` is True.
+    Each kind of column is a subclass with the options of the kind. If a kind of column lacks an
+    option, the option's attribute is None, False or (), and `binary` is True.
 
     Attributes:
         name: name of the column in the data, 1 to 255 characters.
@@ -57,16 +57,17 @@ class Column:
         embedding_dim: number of floats of a row, 1 to 8192; None for the schema's `embedding_dim`.
         admission: number of occurrences at which a value gets a row, at least 1; None for the first
             occurrence.
-        eviction: number of seconds of event time, after which a row is evicted if its value was not
-            seen again. None means that no row is evicted.
+        eviction: a value's row is evicted if the value does not occur for this number of seconds of
+            event time. None means that no row is evicted.
         dropout: probability, in (0, 1), that a training step treats the column's value as a value
             without a row; None means that no value is dropped.
         decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
             is of numbers.
-        statistics: 'folds' or 'past', to give the network the mean label and the frequency of the
-            column's value as numbers, see `TargetStatistics`. With 'folds', the statistics of a
-            training row are computed from other rows. With 'past', the statistics are computed from
-            earlier rows, and the schema needs a column of times. None for no statistics.
+        statistics: 'folds' or 'past'. The network then also gets two statistics as numbers: the
+            mean label and the frequency of the column's value, see `TargetStatistics`. With
+            'folds', the statistics of a training row are computed from other rows. With 'past', the
+            statistics are computed from earlier rows, and the schema needs a column of times. None
+            for no statistics.
 
     Raises:
         TypeError, ValueError: an option is of the wrong type or out of range.
@@ -223,9 +224,9 @@ class CategoryColumn(Column):
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
             the text '7' to the whole number 7, or 7 to '7'. Default: None, which means that
             `Schema.fit` chooses the type that the training rows have. Before `Schema.fit`, '7' and
-            7 are different categories. 'key' is for tables of earlier programs: whole numbers are
-            their own keys, as in a `FeatureSpec` without a transform, and no number may be missing;
-            texts have the same keys as by default.
+            7 are different categories. 'key' is for tables of earlier programs: the key of a whole
+            number is the number itself, as in a `FeatureSpec` without a transform, and no number
+            may be missing. 'key' does not change the keys of texts.
         group: True if the column's values are also the groups of the metric `gauc`. Default: False.
         dropout: see `Column`.
 
@@ -319,7 +320,7 @@ class IntegerColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class CrossColumn(Column):
-    """Values of several columns together, such as the hour and the user, as one category.
+    """Category for each combination of values of several columns, such as the hour and the user.
 
     The data have no column of this name: the value of a row is made from the row's values in other
     columns of the schema. A network need not read the columns that a cross reads. An ignored column
@@ -397,17 +398,17 @@ class HistoryColumn(Column):
     """Past events of the row's user, oldest first: a list that a network reads as a sequence.
 
     A network gets the values of all lists and their offsets. Unlike with a `ListColumn`, the
-    network does not get a mean of vectors. Several columns may describe the same events, such as
-    their items, categories and times. Among the columns that describe the same events, one column
-    is the history. All other columns of the events are side columns of the history (`side_of`), and
-    have lists of the same lengths. A missing list is empty.
+    network does not get a mean of vectors. If several columns describe the same events, such as
+    their items, categories and times, one column is the history, and the other columns are its side
+    columns (`side_of`). The lists of a side column have the same lengths as the lists of the
+    history. A missing list is empty.
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
-        values: 'text', 'whole' or 'key' as for `CategoryColumn`, for values with rows in a table.
-            'float32' for numbers, in which a missing number is 0. 'int64' for whole numbers such as
-            times; timestamps become whole seconds since 1970. Default: None, which means that
-            `Schema.fit` sets 'text' or 'whole'.
+        values: type of the values. If the values have rows in a table: 'text', 'whole' or 'key',
+            see `CategoryColumn`. For numbers: 'float32', and a missing number becomes 0. For whole
+            numbers such as times: 'int64', and timestamps become whole seconds since 1970. Default:
+            None, which means that `Schema.fit` sets 'text' or 'whole'.
         length: greatest number of events in a row's list, 1 to 65536. Side columns have the length
             of the history. Default: 50.
         keep: 'last' or 'first', to keep the last or the first events of a longer list. Side columns
@@ -462,11 +463,11 @@ class HistoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class KeptHistoryColumn(Column):
-    """Events of a user that the library collects from earlier rows; not a column of the data.
+    """Events of a user, which the library collects from earlier rows. The data have no such column.
 
-    A row's history has the events of the row's user with a time before the time of the row, oldest
-    first. The row itself becomes an event in the histories of later rows. A row's history contains
-    no events with the time of the row. The schema needs a column of kind 'time'.
+    A row's history contains the user's events before the time of the row, oldest first. The row
+    itself becomes an event in the histories of later rows. A row's history contains no events with
+    the time of the row. The schema needs a column of kind 'time'.
 
     For a network, the history is a `HistoryColumn` with the values of the first column in `of`. All
     further columns in `of` are side columns of the history. A history `recent` of `item` and `ts`
@@ -592,7 +593,7 @@ class LabelColumn(Column):
         positive: the value that counts as 1; every other value counts as 0. For a column of bools,
             `positive` is True or False, or a text such as 'true'. Default: None, which means that
             the label is 0 or 1, or False or True.
-        binary: whether the label has two values. False to predict a number. Default: True.
+        binary: True if the label has two values; False if the label is a number. Default: True.
         decimal: see `Column`; legal only if `binary` is False.
 
     Raises:
@@ -622,7 +623,7 @@ class LabelColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class WeightColumn(Column):
-    """Weight of the row in the loss and in the metrics of `RecModel`, at least 0.
+    """Weight, at least 0, of each row in the loss and the metrics of `RecModel`.
 
     Args:
         name, decimal: see `Column`.

@@ -38,7 +38,7 @@ def columns_of(values: Any, where: str = "columns") -> list[Column]:
         where: path of the values, for messages.
 
     Raises:
-        ValueError: a key is unknown, or a value is illegal. The message names the key.
+        ValueError: a key is unknown, or a value is illegal.
 
     Example:
         >>> columns_of({"user": "category", "price": {"kind": "number", "transform": "log"}})
@@ -80,11 +80,11 @@ def unknown_key(where: str, key: Any, known: Sequence[str], case: str = "") -> V
     """Return the error for an unknown key, which names the most similar known key.
 
     Args:
-        where: path of the mapping that has the key.
+        where: path of the mapping with the unknown key.
         key: the unknown key.
         known: all legal keys.
-        case: end of the error's sentence, such as " for kind 'label'", which names the kind that
-            has the known keys. Default: none.
+        case: text that says for which kind the key is unknown, such as " for kind 'label'".
+            Default: none.
     """
     near = difflib.get_close_matches(str(key), known, 1, 0.6)
     hint = f"{near[0]} is similar" if near else f"known are {', '.join(known)}"

@@ -27,7 +27,7 @@ __all__ = ["Fault", "faults_of", "missing_column"]
 
 @dataclass(frozen=True)
 class Fault:
-    """Rows in which a column has an illegal value.
+    """An illegal value of a column, and all rows of a batch with an illegal value in this column.
 
     Args:
         column: name of the column.
@@ -190,7 +190,7 @@ def _history(column: Column, values: pa.Array) -> Iterator[Check]:
 
 
 def _events(column: Column, flat: pa.Array) -> Iterator[Check]:
-    """Yield pairs: bools, which are True for legal values, and a text that says what is legal."""
+    """Yield pairs: a bool array, True for each legal value, and a text that says what is legal."""
     if column.values not in NUMBERS:
         yield from _category(column, flat)
     elif column.values == "int64":

@@ -44,7 +44,7 @@ _WORD = r"[\p{L}\p{N}]+"
 
 
 class Choice(NamedTuple):
-    """A column, a sentence that says why the column has its kind, and perhaps a warning."""
+    """A column, the reason for its kind as a sentence, and a warning ('' if there is none)."""
 
     column: Column
     why: str
@@ -123,7 +123,7 @@ def _number(profile: Profile) -> Choice:
 
 
 def _whole(profile: Profile, total_rows: int) -> Choice:
-    """Choose between category, integer, number and ignored for whole numbers."""
+    """Return the column for whole numbers, of kind category, integer, number or ignored."""
     assert profile.numbers is not None
     how = _written(profile)
     decimal = None if profile.form is None else profile.form.decimal
@@ -152,7 +152,11 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
 
 
 def whole_values(profile: Profile) -> str:
-    """Return the type for whole numbers as categories: 'text' if some exceed int64 or are '?'."""
+    """Return the type of categories that are whole numbers.
+
+    The type is 'text' if a number exceeds int64 or a text such as '?' means a missing value, else
+    'whole'.
+    """
     has_marks = profile.form is not None and profile.form.has_marks
     return "text" if has_marks or profile.is_beyond_int64 else "whole"
 
@@ -208,8 +212,8 @@ def _counts_rows(profile: Profile) -> bool:
 def _is_spread_like_ids(numbers: np.ndarray) -> bool:
     """Return True if many different numbers fill their range evenly, as hashes and ids do.
 
-    Quantities, unlike ids, are mostly small numbers. The measure is the greatest distance of the
-    distribution of the different values from the uniform distribution (Kolmogorov-Smirnov).
+    Quantities, unlike ids, are mostly small numbers. The different values are compared with a
+    uniform distribution by the Kolmogorov-Smirnov distance.
     """
     if len(numbers) <= _MANY_VALUES:
         return False

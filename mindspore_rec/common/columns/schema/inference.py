@@ -98,13 +98,13 @@ class Inferred:
         return replace(self, entries=tuple(entries))
 
     def column(self, name: str) -> InferredColumn:
-        """Return a column, and the explanation of its kind, by the column's name."""
+        """Return the column with this name, and the explanation of the column's kind."""
         return next(each for each in self.entries if each.column.name == name)
 
 
 @dataclass
 class _Draft:
-    """Choices made so far, by name of the column."""
+    """State of the inference: each column's profile and choice, and the warnings."""
 
     profiles: dict[str, Profile]
     sample_is_all: bool
@@ -130,11 +130,12 @@ def infer_columns(
     """Propose the columns of a schema for a sample of rows.
 
     Args:
-        table: the sample, at least two rows, drawn from all rows of the data.
+        table: the sample, at least two rows. Draw the sample from all rows of the data.
         label: name of the label, or of several labels. A `Column` of kind 'label' says more:
             which value counts as 1 (`positive`), or that the label is a number (`binary=False`).
-        time: name of the column with the time of the event. Default: a column, if there is one, of
-            timestamps, of texts that are times, or of numbers whose name and size suggest times.
+        time: name of the column with the time of the event. Default: a column of timestamps, of
+            texts that are times, or of numbers whose name and size suggest times; none if the
+            sample has no such column.
         group: name of the column of groups, such as users, for the metric `gauc`. Default: none.
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read.
@@ -148,7 +149,7 @@ def infer_columns(
     Raises:
         TypeError: an argument is of the wrong type.
         ValueError: a name is unknown or given twice, the sample is unsuitable for training, or no
-            column is left to predict from. The message names the column and the remedy.
+            column is left to predict from.
 
     Example:
         >>> rows = pa.table(
@@ -356,8 +357,8 @@ def _decide_features(draft: _Draft, group: str | None) -> None:
             choice = _grouped(each, choice)
         draft.choices[each.name] = choice
     if group is not None and not _is_group(draft.choices[group].column):
-        # A network does not read a group that copies or leaks the label; metrics still use the
-        # group.
+        # If the group is a copy of the label or leaks the label, the network does not read the
+        # group, but metrics still use the group.
         draft.choices[group] = _grouped(draft.profiles[group], draft.choices[group])
 
 

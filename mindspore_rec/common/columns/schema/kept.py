@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace histories that the library collects by the columns that a network reads."""
+"""Replace each `KeptHistoryColumn` by the columns that a network reads."""
 
 from __future__ import annotations
 

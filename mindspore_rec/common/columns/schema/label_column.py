@@ -31,9 +31,9 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
     Args:
         label: the `Profile` of the label.
         asked: a column of kind 'label' in which the user has set `positive` or `binary`. Default:
-            None, which means that `positive` and `binary` are inferred. If a label has two values,
-            the value that counts as 1 is a word such as 'yes', else the greater number or the rarer
-            text.
+            None, which means that `positive` and `binary` are inferred. If one of a label's two
+            values is a word such as 'yes', this value counts as 1; otherwise, the greater number or
+            the rarer text counts as 1.
 
     Returns:
         The label's column, the labels as float64 ``[rows]``, and a sentence that explains the

@@ -52,8 +52,8 @@ class Field:
         name: name of the field: the column's name, followed by '.bucket' or a part of the time.
         column: name of the column.
         start: index of the field's first key in a row of `ids`.
-        length: number of keys per row. With more than 1 key, or if `is_bag`, a network takes the
-            mean of the keys' rows, without the rows of `PADDING_KEY`.
+        length: number of keys per row. If `length` is above 1 or `is_bag` is True, a network takes
+            the mean of the keys' rows, and ignores `PADDING_KEY`.
         is_bag: True for the keys of a list or text.
         dropout: probability that a training step reads `PADDING_KEY` in place of a key.
     """
@@ -79,8 +79,8 @@ class TableGroup:
         name: name of the table; None if the columns do not set `table`.
         embedding_dim: number of floats of a row.
         admission: number of occurrences at which a key gets a row; None for the first occurrence.
-        eviction: number of seconds of event time, after which a key's row is evicted if the key was
-            not seen again; None if no row is evicted.
+        eviction: a key's row is evicted if the key does not occur for this number of seconds of
+            event time; None if no row is evicted.
         fields: indexes of the fields whose keys have rows in the table.
         histories: names of the history columns whose keys have rows in the table.
     """
@@ -129,8 +129,8 @@ class Layout:
     """Fields of the array `ids`, their transforms, and their tables.
 
     Fields that use the same table are adjacent, first the fields with one key and then the bags.
-    This order lets a network look up all single keys of a table in one call. Apart from that,
-    fields are in the order of their columns.
+    This order lets a network look up all single keys of a table in one call. Fields of the same
+    table and the same kind (one key or bag) are in the order of their columns.
 
     Columns that name no table share a table if they have the same settings. In a shared table,
     different columns have separate rows, because keys are salted with the columns' names.
@@ -142,7 +142,7 @@ class Layout:
     Attributes:
         fields: the fields, in the order of their keys in `ids`.
         transforms: the transform that computes each field's keys.
-        tables: the tables; a table whose first column is earlier comes first.
+        tables: the tables, in the order of the tables' first columns.
 
     Raises:
         ValueError: columns of the same table have different settings of the table.
@@ -277,7 +277,7 @@ def _cross(column: Column, columns: Sequence[Column]) -> Cross:
 
 
 def _unread(column: Column) -> Category:
-    """Return the transform of a column that only crosses read."""
+    """Return the transform of a column that a cross reads, but the network does not read."""
     return Category(column.name, values="text" if column.kind == "ignored" else column.values)
 
 
@@ -311,7 +311,7 @@ def _values_of(column: Column) -> HistoryValues:
 
 
 def _kept_events(column: Column, history: History, columns: Sequence[Column]) -> KeptEvents:
-    """Return the transform that makes, from rows, the events for a `KeptHistoryColumn`."""
+    """Return the transform that makes the events of a `KeptHistoryColumn` from rows."""
     by_name = {each.name: each for each in columns}
     user = by_name[column.by or ""]
     values: list[Feature | None] = []
@@ -349,7 +349,7 @@ def _with_statistics(by: str, columns: Sequence[Column]) -> list[Column]:
 
 
 def _statistics(by: str, columns: Sequence[Column]) -> TargetStatistics:
-    """Return the transform for all columns whose option `statistics` is `by`.
+    """Return one transform for all columns with the option ``statistics=by``.
 
     Raises:
         ValueError: there is no label; `by` is 'past' and there is no column of times; or `by` is

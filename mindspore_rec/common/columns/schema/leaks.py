@@ -22,15 +22,15 @@ _LEAST_HALF = LEAST_OF_EACH // 2
 
 
 def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
-    """Return how a column decides the label, as the end of a sentence; None if it does not.
+    """Return text that says how a column decides the label; None if it does not decide the label.
 
-    The label's mean for each value is computed in each half of the rows, and the rows of the other
-    half are ordered by these means. A value that occurs only in one half has the mean label of all
-    rows, so a column of unique ids is not a leak, although each id occurs with only one label. If
-    at least half of the rows have a value that occurs in both halves, such as an invoice's number,
-    a second AUC is computed from these rows alone, and the greater AUC is used. For a column of
-    numbers, rows are also ordered by the numbers themselves and by intervals of numbers. A missing
-    value counts as a value.
+    The rows are divided into two halves. In each half, the mean label of each value is computed,
+    and the rows of the other half are ordered by these means. If a value occurs only in one half,
+    the mean label of all rows is used, so a column of unique ids is not a leak, although each id
+    occurs with only one label. If at least half of the rows have a value that occurs in both
+    halves, a second AUC is computed from only these rows, and the greater AUC is used. For a column
+    of numbers, rows are also ordered by the numbers themselves and by intervals of numbers. A
+    missing value counts as a value.
 
     Args:
         column: profile of the column.
@@ -67,8 +67,8 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 def is_copy(column: Profile, label: Profile) -> bool:
     """Return True if each value of the column belongs to one value of the label, and vice versa.
 
-    With fewer than 20 rows, or if most values occur once, the result is False, because the columns
-    may then agree by chance.
+    If there are fewer than 20 rows, or most values occur once, the result is False, because the
+    column and the label may agree by chance.
 
     Example:
         >>> import pyarrow as pa
@@ -120,7 +120,7 @@ def _order_decides(column: Profile, positive: np.ndarray) -> bool:
 
 
 def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) -> float:
-    """Order each half of the rows by the other half's mean labels; return the lower AUC."""
+    """Predict each half of the rows by the mean labels in the other half; return the lower AUC."""
     size = int(codes.max()) + 1
     ones = [np.bincount(codes[half & positive], minlength=size) for half in (first, ~first)]
     zeros = [np.bincount(codes[half & ~positive], minlength=size) for half in (first, ~first)]
@@ -137,7 +137,7 @@ def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) ->
 
 
 def _auc(scores: np.ndarray, ones: np.ndarray, zeros: np.ndarray) -> float:
-    """Return the AUC of scores; `ones` and `zeros` count each score's rows with label 1 and 0."""
+    """Return the AUC of scores. `ones` and `zeros` are the numbers of rows with label 1 and 0."""
     if not ones.any() or not zeros.any():
         return 0.5
     order = np.argsort(scores)

@@ -27,13 +27,13 @@ class Profile:
         name: name of the column.
         family: 'nothing' (all values are missing), 'bool', 'number', 'text', 'time', 'list' or
             'other' (values of a type that no kind of column reads).
-        type: Arrow type of the values; for lists, of the values in the lists.
+        type: Arrow type of the values. If the values are lists: Arrow type of the lists' values.
         codes: for each row, the index of the row's value in `values`, or -1 if the value is
             missing, int64 ``[rows]``. For lists, `codes` has an entry for each value of each list.
         values: the different values that are not missing, in the order of their first occurrence.
         counts: number of occurrences of each value, int64 ``[len(values)]``.
-        numbers: the values as float64, for numbers and for times (seconds since 1970), else None.
-        form: for texts, their `TextForm`; else None.
+        numbers: the values as float64 if they are numbers or times (seconds since 1970), else None.
+        form: `TextForm` of the values if they are texts, else None.
         lengths: for lists, number of values of each row, int64 ``[rows]``; -1 for a missing list.
 
     Example:

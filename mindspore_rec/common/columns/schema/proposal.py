@@ -83,7 +83,7 @@ def _figures(entry: InferredColumn) -> str:
 
 
 def _comment(text: str, indent: str = "") -> list[str]:
-    """Return lines of a comment; characters that end a line or cannot be in YAML are replaced."""
+    """Return a text as lines of a YAML comment, and replace characters that are not printable."""
     shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
     start = f"{indent}# "
     return textwrap.wrap(

@@ -31,18 +31,19 @@ _RIDGE, _ROUNDS = 1.0, 15
 def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
     """Add crosses to a proposed schema: pairs of columns whose statistics are useful.
 
-    The candidates are the pairs of columns that both have statistics of labels; at most the six
-    columns with the most different values are paired. For each pair, two linear models learn to
-    predict the labels from the statistics: one model without the pair, and one model with the pair.
-    The models learn from a part of the rows. The pair is proposed if the model with the pair
-    explains at least one percentage point more of the labels of the other rows. If the schema has a
-    column of times, the models learn from the earlier rows and are tested on the later rows. At
-    most two pairs are proposed. If there are fewer than 1,000 rows, no pair is proposed.
+    The candidates are all pairs of columns with statistics of labels. If more than six columns have
+    statistics, only the six columns with the most different values are paired. For each pair, two
+    linear models learn to predict the labels from the statistics: one model without the pair, and
+    one model with the pair. The models learn from a part of the rows, and are tested on the other
+    rows. The pair is proposed if the model with the pair explains at least one percentage point
+    more of the labels of the other rows. If the schema has a column of times, the models learn from
+    the earlier rows and are tested on the later rows. At most two pairs are proposed. If there are
+    fewer than 1,000 rows, no pair is proposed.
 
     Args:
         inferred: the proposal.
-        table: sample of rows in which a pair of values recurs as often as in all rows, such as all
-            rows of some users.
+        table: sample of rows, such as all rows of some users. In the sample, a pair of values must
+            recur as often as in all rows.
     """
     candidates = _candidates(inferred, table) if table.num_rows >= _FEWEST_ROWS else []
     if not candidates:
@@ -81,7 +82,7 @@ def _entry(cross: _Candidate, before: float, after: float) -> InferredColumn:
 
 
 def _candidates(inferred: Inferred, table: pa.Table) -> list[_Candidate]:
-    """Return crosses of two columns with statistics, if pairs of the columns' values recur.
+    """Return the crosses of two columns that both have statistics and whose pairs of values recur.
 
     A pair adds no information if one of its columns determines the other.
     """
@@ -111,7 +112,7 @@ def _distinct(*codes: np.ndarray) -> int:
 
 
 class _Statistics:
-    """Statistics of labels in rows, and linear models that explain the labels by the statistics.
+    """Compute statistics of labels, and fit linear models that predict labels from statistics.
 
     Args:
         inferred: the proposal.
@@ -143,11 +144,11 @@ class _Statistics:
         self._crosses = {each.name for each in crosses}
 
     def explained(self, crosses: Sequence[_Candidate]) -> float:
-        """Return the explained share of a label's entropy or variance; the mean over labels.
+        """Return which share of the entropy or variance a model explains, as a mean over labels.
 
         Args:
-            crosses: the model reads the statistics of these candidates, and of all columns of the
-                proposal.
+            crosses: candidates whose statistics the model reads. The model also reads the
+                statistics of all columns of the proposal.
         """
         read = {each.column.name for each in crosses}
         chosen = [
@@ -163,9 +164,9 @@ class _Statistics:
 
 
 def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
-    """Fit a model to the first rows; return the explained share of the last rows' entropy.
+    """Fit a model to the first rows; return how much of the last rows' entropy it explains.
 
-    If the label is a number, the variance takes the place of the entropy.
+    If the label is a number, return the share of the variance that the model explains.
     """
     first = int(_FIRST * len(label))
     usual = float(label[:first].mean())

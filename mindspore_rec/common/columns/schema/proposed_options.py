@@ -44,7 +44,7 @@ def with_statistics(
 
 
 def _have_folds(column: Profile, others: list[Profile]) -> bool:
-    """Return True if most values would have rows in several folds.
+    """Return True if statistics by fold suit a column: most values have rows in several folds.
 
     A row's fold depends on the values of all columns. If a value determines the values of all other
     columns, all rows with the value are in one fold, and the other folds have no statistics of the

@@ -50,26 +50,25 @@ class Schema:
       histories. A list or text has `length` keys, a time has one key per part, and any other column
       has one key. Columns that use the same table are adjacent; `fields` lists the position of each
       column.
-    * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out if
-      there are no numbers and no statistics.
+    * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels. The array
+      is left out if the schema has no numbers and no statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
       values of all lists, one list after another, and where each list begins. Row i has the values
       from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
       offsets.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that the library collects
       from rows (a `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user,
-      and the values. During training, the arrays ``recent.values`` and ``recent.offsets`` replace
-      ``recent.events``.
+      and the values. In training, the network gets ``recent.values`` and ``recent.offsets`` in
+      place of ``recent.events``.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
 
     Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` calls
-    `fit` if the scales have learned nothing. After `fit`, neither training nor prediction changes a
-    schema.
+    `fit` if the scales have learned nothing. Training and prediction do not change a schema on
+    which `fit` was called.
 
     Args:
-        columns: the columns. The values of at least one column that is not a history must have rows
-            in a table.
+        columns: the columns. At least one column must have rows in a table and not be a history.
         embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`, 1 to
             8192. Default: 16.
 
@@ -127,7 +126,7 @@ class Schema:
 
     @property
     def undecided(self) -> list[Column]:
-        """Columns with categories whose `values` is None; `fit` sets it to 'text' or 'whole'."""
+        """Columns whose option `values` is None until `fit` sets `values` to 'text' or 'whole'."""
         kinds = ("category", "list", "group", "history")
         return [each for each in self.columns if each.kind in kinds and each.values is None]
 
@@ -173,8 +172,8 @@ class Schema:
     ) -> Schema:
         """Return a schema with the keys, tables, admission and eviction of FeatureSpec objects.
 
-        A value has the same key in the schema as in the features, so tables that were trained with
-        the features can be trained further.
+        The schema and the FeatureSpec objects give a value the same key, so a table that was
+        trained with the FeatureSpec objects can be trained further with the schema.
 
         Args:
             specs: the features. The column of each feature must have a name and one value per row.
@@ -185,7 +184,8 @@ class Schema:
 
         Raises:
             TypeError: `specs` or `columns` are of another type.
-            ValueError: no kind of column computes the keys of a feature; or see `Schema`.
+            ValueError: no kind of column computes the keys of a feature, or `Schema` refuses the
+                columns.
 
         Example:
             >>> from mindspore_rec import FeatureSpec
@@ -285,9 +285,9 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Columns that rows to predict may contain so that each row gets its history.
+        """Columns from which rows to predict get their histories.
 
-        The columns are the user and the time, which select a stored history, and the history
+        The user and the time of a row select a stored history; or the row contains the history
         itself.
         """
         kept = [each.name for of in self.histories for each in of if each.kept is not None]
@@ -299,7 +299,7 @@ class Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
         Each category, list, group or history without `values` gets the type of its values in the
-        rows, 'text' or 'whole'. After `fit`, '7' and 7 are therefore the same category in all data.
+        rows, 'text' or 'whole'. After `fit`, the text '7' and the number 7 are the same category.
 
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
@@ -327,8 +327,8 @@ class Schema:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> Schema:
         """Learn the statistics of labels from batches of rows, which together may exceed memory.
 
-        The method `fit` lets columns with `statistics` learn too. `fit_statistics` forgets the rows
-        of `fit`, and leaves the scales of numbers unchanged.
+        `fit` also learns statistics of labels, from the rows of `fit`. `fit_statistics` forgets the
+        rows of `fit`, and leaves the scales of numbers unchanged.
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
@@ -359,8 +359,8 @@ class Schema:
         """Merge the statistics of labels that other schemas learned from parts of the rows.
 
         The merged statistics equal the statistics that this schema would learn from all parts. To
-        learn from the parts in another program: for each part of the rows, a schema loads the state
-        of this schema, calls `fit_statistics` with the part's batches, and returns `state_dict`.
+        learn from one part in another program, make a schema with the same columns, load the state
+        of this schema, call `fit_statistics` with the part's batches, and return `state_dict`.
 
         Args:
             states: states of schemas with the same columns and time intervals.
@@ -384,8 +384,8 @@ class Schema:
         Pass this method to `mapInArrow` of Spark, or to `map_batches` of Ray Data. The array `ids`
         and the arrays of events are columns of lists of int64; numbers, weight and label are
         columns of lists of float32. Each column of a history becomes a column of lists, without
-        offsets. A `received` schema reads these columns, also from Parquet files. If `training` is
-        True and the schema has a time, the first column is the time in seconds.
+        offsets. The schema that `received` returns reads these columns, also from Parquet files. If
+        `training` is True and the schema has a time, the first column is the time in seconds.
 
         Args:
             batches: record batches of raw columns.
@@ -419,11 +419,11 @@ class Schema:
 
     @property
     def has_statistics(self) -> bool:
-        """True if a column has statistics of labels."""
+        """True if at least one column has statistics of labels."""
         return any(each.statistics for each in self.columns)
 
     def _decided(self, batch: pa.RecordBatch) -> tuple[Column, ...]:
-        """Return the columns; undecided `values` are set to the type in the batch."""
+        """Return the columns; if a column's `values` is undecided, set it to the batch's type."""
         decided = {
             column.name: values
             for column in self.undecided
@@ -440,7 +440,8 @@ class Schema:
     def reads_like(self, other: Schema) -> bool:
         """Return True if another schema has the same columns.
 
-        Two columns are also the same if only one of them has `values`, because `fit` sets `values`.
+        If only one of two columns has the option `values`, the columns may still be the same,
+        because `fit` sets `values`.
         """
 
         def plain(schema: Schema) -> list[Any]:
@@ -464,8 +465,8 @@ class Schema:
     def with_times(self) -> Schema:
         """Return a copy whose first array is the times of the rows, for a `FeatureWorker`.
 
-        The copy shares the scales of this schema. A trainer reads the arrays by a `received`
-        schema.
+        The copy shares the scales of this schema. A trainer reads the worker's arrays with the
+        schema that `received` returns.
 
         Raises:
             ValueError: the schema has no column of times.
@@ -490,10 +491,10 @@ class Schema:
             with_label: False for rows to predict, which may lack labels and weights. Default: True.
 
         Returns:
-            The arrays by name. For a history that the library collects from rows, the arrays
-            contain one event per row, not the history. With ``with_label=False``, the history
-            consists of the lists that the rows contain; if the rows contain no lists, the history
-            is empty.
+            A dict from names to arrays. For a history that the library collects from rows, the
+            array contains the event of each row, and not the row's history. With
+            ``with_label=False``, the history consists of the lists that the rows contain; if the
+            rows contain no lists, the history is empty.
 
         Raises:
             TypeError, ValueError: a column is missing or has values of the wrong type.
@@ -552,8 +553,7 @@ class Schema:
             first_row: number of the first row in the data, for messages. Default: 0.
 
         Raises:
-            ValueError: a column is missing, or has an illegal value. The message names column, row
-                and value.
+            ValueError: a column is missing, or has an illegal value.
 
         Example:
             >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
@@ -585,7 +585,7 @@ class Schema:
         return {"embedding_dim": self.embedding_dim, "columns": plain_columns(self.columns)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the scales have learned, as JSON values: the state of `pipeline`."""
+        """Return the state of `pipeline`, which the scales have learned, as JSON values."""
         return self.pipeline.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

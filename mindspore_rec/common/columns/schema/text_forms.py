@@ -64,11 +64,11 @@ class TextForm:
 
     Args:
         family: 'number', 'time' or 'text'.
-        is_missing: bool ``[texts]``, True for each of the different texts that means a missing
-            value.
-        numbers: for numbers and times, the texts as float64, else None.
+        is_missing: for each different text, True if the text means a missing value, bool
+            ``[texts]``.
+        numbers: the texts as float64 if they are numbers or times, else None.
         decimal: for numbers, '.' or ',', the decimal point.
-        is_doubtful: for times, True if day and month can change places.
+        is_doubtful: for times, True if day and month could be swapped, as in 01/02/2026.
         has_marks: for numbers, True if some texts, such as '?', mean a missing value.
         is_whole: for numbers, True if all numbers are whole and have at most 18 digits.
         has_leading_zeros: True if some texts have leading zeros, as in '007': the texts are then
@@ -141,15 +141,15 @@ def _number_form(texts: pa.Array) -> tuple[str, np.ndarray] | None:
 
 
 def time_format(texts: pa.Array) -> tuple[str, bool] | None:
-    """Return the format of times, and whether day and month can change places.
+    """Return the format of times, and whether day and month could be swapped.
 
     Args:
         texts: different texts, none of them missing.
 
     Returns:
-        'iso' or a format of `strptime`, and a bool; None if the texts are no times. If two formats
-        read all texts, the format with the shorter span of times is chosen, because the times of
-        one log are probably near each other.
+        A pair: 'iso' or a format of `strptime`, and True if day and month could be swapped. None if
+        the texts are no times. If two formats read all texts, the format with the shorter span of
+        times is chosen, because the times of one log are probably near each other.
 
     Example:
         >>> time_format(pa.array(["2026-01-02T03:04:05.678Z", "2026-01-02"]))

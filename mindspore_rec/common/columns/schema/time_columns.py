@@ -49,8 +49,8 @@ def likely_time(profiles: Iterable[Profile]) -> str | None:
     """Return the name of the column that is probably the time of the event, or None.
 
     Candidates are timestamps, texts of times, and numbers whose name and size are typical of times.
-    A candidate with the name of a time is preferred, and then the candidate with the most different
-    values. A column with missing times is not a candidate.
+    Candidates whose name is typical of times are preferred. Of several candidates, the candidate
+    with the most different values is returned. A column with missing times is not a candidate.
 
     Example:
         >>> import pyarrow as pa
