@@ -46,7 +46,7 @@ class _State:
 
 
 class _Runner(OnnxRunner):
-    """Network that uses the dense parameters of the state that the calling thread has entered."""
+    """Runs the network with the dense parameters of the calling thread's current state."""
 
     def __init__(
         self, network: NetworkFile, tables: Mapping[str, Any], state: Callable[[], _State]
@@ -125,7 +125,10 @@ class _States:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline of the thread's current state, else of the newest published state."""
+        """Feature pipeline of the thread's current state.
+
+        If the thread has no current state, the pipeline of the newest published state.
+        """
         if getattr(self._here, "state", None) is not None:
             here: _State = self._here.state
             return here.features
@@ -207,8 +210,7 @@ class _States:
         """Return the status of the served state, with the lag and error that the writer reports.
 
         Args:
-            following: ignored, because the shared memory records whether new checkpoints are
-                loaded.
+            following: ignored; whether new checkpoints are loaded is recorded in the shared memory.
             poll_seconds: seconds between two checks of the run's directory by the writing process.
         """
         following = self._memory.following

@@ -214,7 +214,9 @@ class SharedTableRows:
 
 
 class ReadTable:
-    """Table in shared memory, read by threads inside the context `_States.inside`.
+    """Table in shared memory.
+
+    A thread reads the table only inside the context `_States.inside`.
 
     Args:
         name: name of the table.

@@ -70,7 +70,7 @@ class CountFirstEpoch(Callback):
         return {"steps": self._trained, "over": over}
 
     def load_state_dict(self, state: Any) -> None:
-        """Restore the number of steps and whether the first pass has ended, for the next training.
+        """Restore the number of steps, and whether the first pass has ended, for the next training.
 
         Raises:
             TypeError, ValueError, KeyError: `state` was not returned by `state_dict`.
@@ -101,7 +101,7 @@ class CountFirstEpoch(Callback):
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Freeze the counts if `steps` steps have been trained."""
+        """Freeze the counts after `steps` training steps."""
         if self._steps is not None and self._trained >= self._steps and not self._frozen:
             self._freeze()
 

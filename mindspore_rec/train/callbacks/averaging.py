@@ -84,7 +84,7 @@ class WeightAverage(ResumedCallback):
         self._attach()
 
     def _attach(self) -> None:
-        """Add averages of 0 to the training cell, so that checkpoints contain the averages."""
+        """Add averages, at first 0, to the training cell, so that they are in checkpoints."""
         self._averages = _Averages(self._cell)
         self._cell.insert_child_to_cell(_CHILD, self._averages)
 
@@ -109,7 +109,7 @@ class WeightAverage(ResumedCallback):
         return {"updated": self._updated, "count": self._averages.steps}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state after the training has begun.
+        """Restore a saved state; called after the training has begun.
 
         Raises:
             ValueError: this callback was created after `RecCheckpoint.restore`, so its averages

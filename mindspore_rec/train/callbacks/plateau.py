@@ -82,7 +82,7 @@ class _Watch(ResumedCallback):
         self._look(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """If the last evaluation was not checked yet, check it; if there was none, warn."""
+        """Check the last evaluation if it was not checked yet; warn if there was no evaluation."""
         self._look(run_context)
         run = run_context.original_args()
         if not run.history and run.cur_step_num:
@@ -160,7 +160,7 @@ class EarlyStopping(_Watch):
 
     If `cuts` is above 0, the training does not end but goes back to the best weights and continues
     with lower learning rates, at most `cuts` times. The rates are lowered as in
-    `ReduceLROnPlateau`, and must be constant.
+    `ReduceLROnPlateau`. The optimizers' rates must be constant.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -185,8 +185,8 @@ class EarlyStopping(_Watch):
         best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
             yet.
         path: pairs (number of steps, factor of the learning rates) of the steps from the first
-            weights to the best weights. Steps are left out if a return to the best weights has
-            undone them.
+            weights to the best weights. Steps that were undone by a return to the best weights are
+            not in `path`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does

@@ -62,7 +62,7 @@ class ResumedCallback(Callback):
 
 
 def steps_before(run: Any) -> int:
-    """Return the number of steps before this training, as counted by the run's RecCheckpoint.
+    """Return the run's number of steps before this training; 0 without a RecCheckpoint.
 
     Args:
         run: parameters of the training.

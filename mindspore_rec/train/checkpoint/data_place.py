@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataPlace: the position in the training data as part of a checkpoint."""
+"""DataPlace: saves the position in the training data in checkpoints, and restores the position."""
 
 from __future__ import annotations
 

@@ -404,7 +404,7 @@ class RecCheckpoint(Callback):
             self._save(run_context.original_args(), full)
 
     def _due_while_waiting(self) -> tuple[bool, bool]:
-        """Return whether to save while training waits for data, and whether to merge."""
+        """While training waits for data, return whether a save and whether a merge is due."""
         writer, now = self._writer, time.monotonic()
         if writer.busy:
             return False, False

@@ -43,7 +43,7 @@ class _Failed:
 
 @dataclass(frozen=True)
 class Save:
-    """Numbers about one written checkpoint.
+    """Statistics of one written checkpoint.
 
     Attributes:
         step: number of training steps before the checkpoint.
@@ -185,7 +185,11 @@ class RunWriter:
         stall = time.perf_counter() - begin
 
         def write() -> list[tuple[TableParameter, int]]:
-            """Write the delta; return the tables' saved marks, [] if nothing was written."""
+            """Write the delta; return pairs (table, mark).
+
+            The changes of the table up to the mark are saved. If nothing was written, return an
+            empty list.
+            """
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []
             if self.saved_step != step:  # if equal, the saved state is older than the marks
@@ -204,7 +208,10 @@ class RunWriter:
         self._writer.begin(write)
 
     def finish_write(self) -> None:
-        """Wait until a delta is written; after a failure, the next delta contains the changes."""
+        """Wait until the delta is written.
+
+        If the write failed, the next delta includes the changes of the failed delta.
+        """
         assert self._writer is not None
         try:
             marks = self._writer.wait() or []
@@ -351,7 +358,7 @@ class RunWriter:
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
         """Return a function that returns the fields of a manifest, with a new state id.
 
-        The parent of a delta is the newest state at the call of the returned function.
+        The parent of a delta is the state that is newest when the returned function is called.
         """
         now = time.time()
         return lambda: {

@@ -123,7 +123,7 @@ class IterableBatches(BatchSource):
 
     @property
     def has_state(self) -> bool:
-        """True if the iterable has a state, and its `state_dict` accepts the number of batches."""
+        """True if the iterable has a state, and `state_dict` takes a number of batches."""
         return self._stateful and self._names_batches()
 
     @property

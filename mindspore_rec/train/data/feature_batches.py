@@ -190,8 +190,8 @@ class FeatureBatches(BatchWrapper):
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, and either `tables` lacks a table that evicts by
-                age, or no feature is looked up in a table.
+            ValueError: a feature is the timestamp, but no feature is looked up in a table, or
+                `tables` lacks a table that evicts by age.
         """
         if not self._timed:
             return self.source.event_tables(tables)

@@ -47,8 +47,8 @@ class KeptBatches(BatchWrapper):
         source: batches with the arrays of a schema.
         schema: the schema.
         tables: tables of the network, including the users' tables.
-        rows: if the rows are from files, a function that returns batches of all rows in order.
-            Default: None, which means that the rows are from a stream.
+        rows: function that returns batches of all rows in order; only for rows from files. Default:
+            None, which means that the rows are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
 
@@ -199,7 +199,7 @@ def _together(commits: Sequence[_Commit], other: _Commit | None) -> _Commit | No
 
 
 def _replaced(names: Iterable[str], kept: Sequence[KeptEvents]) -> Iterator[str]:
-    """Yield the names; replace each name of kept events by the names of a history's arrays."""
+    """Yield `names`, with each name of kept events replaced by the names of a history's arrays."""
     of = {events_name(each.name): each for each in kept}
     for name in names:
         if name not in of:
@@ -234,7 +234,7 @@ class _Scratch:
         return rows
 
     def write_rows(self, users: np.ndarray, rows: np.ndarray) -> None:
-        """Set the users' rows; the table behind this object stays unchanged."""
+        """Set the users' rows in this object; the rows in the table do not change."""
         self._above.write_rows(users, rows)
 
     def set_event_time(self, seconds: int) -> None:

@@ -130,7 +130,7 @@ def _other(node: Any, name: str) -> str:
 
 
 def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
-    """Return the name of the value that is multiplied by the Parameter of the weights."""
+    """Return the name of a bag's weights: the factor of the Parameter `mark + WEIGHTS`."""
     while name in makers:
         node = makers[name]
         if node.op_type == "Mul" and mark + WEIGHTS in node.input:

@@ -44,7 +44,7 @@ class CellCaller:
         cell: the cell to call.
         backbone: the network inside the cell. The caller sets the mode of `backbone` too, because
             another cell with the same network may have changed the mode. Default: None, which means
-            the cell itself.
+            that `cell` is the backbone.
         labelled: whether the last column of a batch is a label and therefore not an input of the
             backbone. `labelled` is used for error messages. Default: False.
 
@@ -128,10 +128,10 @@ class CellCaller:
         else:
             seen.append(signature)
         self.compilations += 1
-        # Collect garbage now, so that a collection by MindSpore during a compilation frees no
-        # network. If an older network were freed during a compilation, MindSpore would forget the
-        # new graph's arguments, and would compile the new graph a second time at the next call of
-        # the cell.
+        # Collect garbage now, because garbage collection during a compilation might free a network.
+        # If an older network were freed during a compilation, MindSpore would forget the new
+        # graph's arguments, and would compile the new graph a second time at the next call of the
+        # cell.
         gc.collect()
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:

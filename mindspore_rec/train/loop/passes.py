@@ -157,7 +157,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if the data begin with the batches before the position `state`.
+        """Raise ValueError if the data begin with the batches that were trained before `state`.
 
         Args: see `go_on`.
         """
@@ -195,7 +195,7 @@ class Passes:
             )
 
     def _check_first(self, at: PassPlace, path: Any) -> None:
-        """Check that the first batch of a new pass equals the first batch of the pass in `at`."""
+        """Check that a new pass begins with the same batch as the pass whose position is `at`."""
         if self._first(at) != at.first:
             raise ValueError(_other_batches(at, path))
 
@@ -230,7 +230,7 @@ class Passes:
                 close()
 
     def _count_steps(self, complete: bool) -> None:
-        """After a resume, correct the total number of steps; warn if no step is left."""
+        """After a resume, reduce `total_steps` to the remaining steps; warn if no step remains."""
         run = self._run
         if run.total_steps is not None and run.batch_num != sys.maxsize:
             left = (run.epoch_num - self.epochs_over) * run.batch_num - self.taken
@@ -415,7 +415,7 @@ def _dataset_seed(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
-    """Set the random generators to `generators`; after the context, restore their old states."""
+    """Inside the context, the random generators have the states `generators`."""
     now = random_state()
     with _dataset_seed(generators[_SEED]):
         set_random_state(dict(generators))

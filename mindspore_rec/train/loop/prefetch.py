@@ -79,7 +79,7 @@ class PrefetchStage:
 
     @property
     def ids_known(self) -> bool:
-        """True if batches can be read ahead, because the id columns of a table are known."""
+        """True if the id columns of a table are known, so that batches can be read ahead."""
         return self._columns.known
 
     @property

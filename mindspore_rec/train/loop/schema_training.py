@@ -159,8 +159,8 @@ class SchemaTraining:
         If the schema has a `KeptHistoryColumn`, the batches contain the histories.
 
         Args:
-            data: a `Rows`, its batches, a DataFrame or an Arrow Table; a `StreamSource` of raw
-                columns, such as a `KafkaSource`; or other data.
+            data: the data. Raw rows may be a `Rows`, the batches of a `Rows`, a DataFrame, an Arrow
+                Table, or a `StreamSource` of raw columns, such as a `KafkaSource`.
             argument: name of the data in error messages.
             metrics: metrics of the model, by name.
             is_train: True for training data. Data that are neither batches nor a stream are

@@ -90,7 +90,7 @@ class RankingMetric(_ListMetric):
         self._sum = 0
 
     def add_ranks(self, rank: npt.ArrayLike, offsets: npt.ArrayLike | None = None) -> None:
-        """Add rows by the ranks of their targets.
+        """Add rows, given the ranks of the rows' targets.
 
         Args:
             rank: ``[B]``, the rank of one target per row; or, if `offsets` is set, ``[N]``, the

@@ -34,7 +34,7 @@ class BST(Network):
     all events. A block is a `HistoryTransformer`, and the first block adds the vectors of
     positions. If a history is empty, the candidate attends only to itself.
 
-    The candidate of a history is the row's category with the same `table` as the history; an
+    The candidate of a history is the row's category whose `table` equals the history's `table`. An
     `IntegerColumn` with this table also counts as a category. For a side column with keys, the
     vector of the key is appended to the vector of the event. The vector of the category with the
     same `table` as the side column is appended to the candidate's vector. Side columns of numbers,

@@ -48,8 +48,8 @@ class Candidates(nn.Cell):
 
     Raises:
         TypeError: `inputs` was not made from a schema.
-        ValueError: the schema has no history, or the number of the row's columns that share the
-            table of a history is not 1.
+        ValueError: the schema has no history, or a history shares its table with none or several of
+            the row's columns.
     """
 
     def __init__(self, inputs: InputLayer, model: str) -> None:

@@ -149,7 +149,7 @@ class DCNv2(Network):
 
 
 def _cross_of(cross: Any) -> tuple[CrossMixture | None, bool]:
-    """Return the experts' settings (None for full matrices), and whether the network is stacked."""
+    """Return the experts' settings (None for full matrices), and True if the network is stacked."""
     if isinstance(cross, Mapping):
         try:
             cross = CrossMixture(**cross)

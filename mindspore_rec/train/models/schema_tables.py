@@ -42,8 +42,7 @@ class Window(NamedTuple):
 def windows_of(schema: Schema) -> Iterator[Window]:
     """For each lookup, yield the columns that the lookup reads, in the order of the fields.
 
-    The columns of the single keys in a table are consecutive, and come before the columns of the
-    table's bags.
+    For each table, the columns of single keys are consecutive, and come before the columns of bags.
     """
     for group, table in enumerate(schema.tables):
         fields = [schema.fields[number] for number in table.fields]

@@ -173,7 +173,7 @@ class CrossNetMix(CrossLayers):
         return crossed
 
     def _experts(self, program: Program, x: Columns, v: Part) -> Columns:
-        """Add a layer's experts to a program, and return their outputs, `[B, experts * rank]`."""
+        """Add a layer's experts to a `Program`, and return the outputs `[B, experts * rank]`."""
         activation = self.activation or "none"
         units = program.linear(
             x, self.experts * self.rank, v, activation=activation, input_major=True

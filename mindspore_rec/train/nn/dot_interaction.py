@@ -113,7 +113,7 @@ class DotInteraction(FusedLayer):
         return self._run_fused(self.joined(inputs))
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the inputs in the fused operator's order: first the dense vector."""
+        """Return the inputs in the fused operator's order: the dense vector is the first input."""
         return (inputs[1], inputs[0]) if self.with_dense else inputs
 
     def add_to(

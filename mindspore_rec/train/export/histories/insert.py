@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace the marks of an exported model by ONNX nodes."""
+"""Replace each mark, which stands for a history operator in an exported model, by ONNX nodes."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def _uses(
 ) -> Iterator[tuple[str, list[_Input]]]:
     """For each use of a mark in the graph, yield the name of the output and the inputs from k on.
 
-    Several uses of a mark may share the nodes of the first inputs, because MindSpore merges equal
-    nodes.
+    MindSpore merges equal nodes, so several uses of a mark may share the nodes of the mark's first
+    inputs.
 
     Args:
-        node: node that computes the sum up to input k.
+        node: node that computes the partial sum to which input k is added.
         mark: the mark.
         k: index of the mark's next input.
         makers: dict from the name of a value to the node that computes the value.

@@ -140,7 +140,7 @@ _STAND_INS: dict[type[nn.Cell], Callable[[Any, Marks], nn.Cell]] = {
 
 @contextmanager
 def history_marks(network: nn.Cell) -> Iterator[list[Mark]]:
-    """Inside the context, stand-ins replace the history operators; yield the list of marks."""
+    """Context in which stand-ins replace history operators; yields a list of `Mark` objects."""
     replaced: list[tuple[nn.Cell, str, Any]] = []
     marks = Marks()
     try:
