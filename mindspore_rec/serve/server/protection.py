@@ -220,7 +220,7 @@ class DrainingServer(Server):
     """Server that stops in several steps after a signal.
 
     For `drain_seconds` after the first signal, the server reports that it is not ready, but still
-    answers requests. Load balancers thus have time to send requests elsewhere. After
+    answers requests. The wait gives load balancers time to send requests to other servers. After
     `drain_seconds`, the server stops listening, refuses new requests, answers the requests in
     flight, and ends. A second signal ends the wait of `drain_seconds` early.
 

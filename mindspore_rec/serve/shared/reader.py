@@ -136,7 +136,7 @@ class _States:
             return state.features
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call the function that `start()` returns; return that function's result and the step."""
+        """Call the function that `start()` returns; return the function's result and the step."""
         with self.inside() as state:
             finish = start()
         return finish(), state.published.entry.step
@@ -187,7 +187,7 @@ class _States:
     ) -> Entry:
         """Call `take` with the digests of the rows of `tables`; return the checkpoint of the state.
 
-        After each part of the index, the thread leaves the state and enters the state again. The
+        The thread leaves the state after each part of the index, and enters the state again. The
         writing process waits until readers have left older states, and fails if a reader stays for
         some seconds.
         """

@@ -145,7 +145,8 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time, from which rows without an event time count their age."""
+        """Set the first event time; ages of rows without an event time are counted from this
+        time."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 
@@ -197,8 +198,8 @@ class SharedTableRows:
         """Return the digest of each key's row, and an array that is True if the key has a row.
 
         If the table does not drop old rows, the second array is True for all keys. If the table
-        drops old rows, the lookup does not show whether a key has a row, so a row that equals the
-        default row of unknown keys counts as missing.
+        drops old rows, a key whose row equals the default row of unknown keys counts as a key
+        without a row, because the lookup returns only values.
         """
         place = self._reader.enter()
         try:

@@ -144,7 +144,7 @@ class WeightAverage(ResumedCallback):
         """Return a context in which the model uses the averages, for evaluation during training.
 
         Args:
-            run_context: argument of a callback's method.
+            run_context: the `RunContext` that the callback's methods receive.
         """
         self.catch_up(run_context)
         averages = self._averages
@@ -163,7 +163,7 @@ def averaged_weights(run_context: RunContext) -> Iterator[None]:
     """Return a context in which the model's weights are the averages of a `WeightAverage`.
 
     Args:
-        run_context: argument of a callback's method.
+        run_context: the `RunContext` that the callback's methods receive.
     """
     with ExitStack() as stack:
         for callback in run_context.original_args().list_callback:

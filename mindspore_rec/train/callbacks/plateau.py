@@ -174,10 +174,10 @@ class EarlyStopping(_Watch):
             several hosts, all hosts must share the directory. If a `RecCheckpoint` is among the
             callbacks, `directory` is not used. Default: None, which means the system's directory
             for temporary files.
-        cuts: maximum number of times that the learning rates are lowered. At a cut, the training
-            does not end: the state of the best evaluation is restored, and the learning rates are
-            multiplied by `factor`. After each cut, evaluations without improvement are counted from
-            0 again. Needs `restore_best`. Default: 0.
+        cuts: maximum number of times that the learning rates are lowered. At a cut, the state of
+            the best evaluation is restored, the learning rates are multiplied by `factor`, and the
+            training continues. After each cut, evaluations without improvement are counted from 0
+            again. Needs `restore_best`. Default: 0.
         factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
 
     Attributes:

@@ -39,7 +39,7 @@ def request_stop(run_context: RunContext, reason: str) -> None:
     """End the training after the current step; the training summary will contain the reason.
 
     Args:
-        run_context: argument of the callback's method.
+        run_context: the `RunContext` that the callback's methods receive.
         reason: a few words, which become `TrainSummary.stop_reason`.
     """
     run_context.original_args().stop_reason = reason

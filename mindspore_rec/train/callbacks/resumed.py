@@ -16,7 +16,7 @@ class ResumedCallback(Callback):
 
     When a training begins, the callback resets its state. After the reset, a `RecCheckpoint` among
     the callbacks passes the saved state to `go_on`. If `load_state_dict` was called before the
-    training, its state is also passed to `go_on`.
+    training, the callback also passes the loaded state to `go_on`.
 
     Subclasses define `_reset`, `state_dict` and `go_on`.
     """

@@ -127,7 +127,10 @@ class RunWriter:
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads; each thread has a channel to the same thread of the other workers."""
+        """Start the threads.
+
+        Each thread has a communication channel to the same thread on the other workers.
+        """
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)
@@ -224,16 +227,18 @@ class RunWriter:
             table.marks.hold(self, mark)
 
     def _take_failed(self) -> None:
-        """Before the next delta is written, count a failed delta as saved if its directory exists.
+        """Count a failed delta as saved if the delta's directory exists.
 
-        The directory of a failed delta exists if its rename could be neither synced nor undone. A
-        predictor may already serve the delta, so the directory of the delta must not be removed.
-        The failed delta must be the parent of the next delta, because a chain cannot contain two
-        deltas with the same parent.
+        Call this method before the next delta is written.
+
+        The directory of a failed delta exists if the rename of the directory could neither be
+        synced nor be undone. A predictor may already serve the delta, so the directory of the delta
+        must not be removed. The failed delta must be the parent of the next delta, because a chain
+        cannot contain two deltas with the same parent.
 
         Raises:
-            OSError: the name of the delta's directory still cannot be synced, so the next delta
-                must not be written.
+            OSError: the rename of the failed delta's directory still cannot be synced to disk, so
+                the next delta must not be written.
             CheckpointError: another process wrote the directory.
         """
         failed, team = self._failed, self._writers

@@ -255,8 +255,8 @@ class DatasetBatches(BatchSource):
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
         """Return this source if the data set is already sharded for the worker.
 
-        Returns: This source; None if the data set has no shards, so that the caller must divide the
-            rows of each batch.
+        Returns: This source; None if the data set has no shards. If the result is None, the caller
+            must divide the rows of each batch.
 
         Raises:
             ValueError: `num_shards` or `shard_id` of the data set does not match the workers.

@@ -48,7 +48,8 @@ class FeatureBatches(BatchWrapper):
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
             FeaturePipeline learns only in training. The statistics that a FeaturePipeline has
             learned are part of the state of `FeatureBatches`. A `Schema` is also accepted as
-            `specs`. `FeatureBatches` does not fit a `Schema`, so call `Schema.fit` before.
+            `specs`. Call `Schema.fit` before passing a `Schema`, because `FeatureBatches` does not
+            call `fit`.
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
             set, iterating over this object sets the event time of the tables for each batch.
             Default: the tables of the network that `RecModel` trains.
@@ -184,7 +185,9 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables that receive the event time: `tables`, if the argument was passed.
+        """Return the tables that receive the event time.
+
+        If the constructor's argument `tables` was set, return the tables in that argument.
 
         Args:
             tables: tables of the network that is trained.

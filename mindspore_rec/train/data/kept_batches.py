@@ -242,7 +242,10 @@ class _Scratch:
         self.event_time = max(seconds, self.event_time or 0)
 
     def evict_due(self) -> None:
-        """Do nothing, because users whose rows are due for eviction have no history."""
+        """Do nothing.
+
+        A user whose row is due for eviction counts as a user without a history.
+        """
 
     def close(self) -> None:
         """Free the rows."""

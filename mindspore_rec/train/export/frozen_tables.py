@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups in tables whose rows no longer change, by MindSpore's own operators."""
+"""Lookups with MindSpore's own operators, in tables whose rows no longer change."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _bag(
 
 
 def _other(node: Any, name: str) -> str:
-    """Return the input of a node that is not `name`; the node has two inputs."""
+    """For a node with two inputs, return the input other than `name`."""
     return str(node.input[1] if node.input[0] == name else node.input[0])
 
 

@@ -2,7 +2,7 @@
 """Explain in one sentence why MindSpore cannot compile or run a network for a batch.
 
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
-output or C++ file names. For any cause, MindSpore may raise a TypeError, a ValueError or a
+output or C++ file names. Whatever the cause is, MindSpore may raise a TypeError, a ValueError or a
 RuntimeError. Like `operator_errors`, this module therefore reads the text of the error. No other
 code reads the text of an error, except for one message of `fuse`.
 """

@@ -27,14 +27,14 @@ _Signature = tuple[tuple[tuple[int, ...], Any], ...]
 class CellCaller:
     """Calls a cell under the graph lock with batches of any size, in GRAPH_MODE or PyNative mode.
 
-    In GRAPH_MODE, MindSpore compiles a separate graph for each shape. This class compiles separate
-    static graphs, the fastest kind of graph, for the first two shapes: a full batch and the shorter
-    last batch of an epoch. For the third shape, a third graph is compiled, which serves all sizes.
-    The third graph has dynamic sizes in the dimensions that have varied. The dynamic graph is about
-    10 to 30 % slower per step than the first two graphs but needs no further compilation. If the
-    backbone's attribute `varying_inputs` is True, all first dimensions are already dynamic in the
-    first graph. If `set_inputs` of the cell was called before, the class does not change the cell's
-    inputs.
+    In GRAPH_MODE, MindSpore compiles a separate graph for each shape. Static graphs are the fastest
+    kind of graph, so this class compiles a static graph for each of the first two shapes. The first
+    two shapes are often the shapes of a full batch and of the shorter last batch of an epoch. For
+    the third shape, a third graph is compiled, which serves all sizes. The third graph has dynamic
+    sizes in the dimensions that have varied. The dynamic graph is about 10 to 30 % slower per step
+    than the first two graphs but needs no further compilation. If the backbone's attribute
+    `varying_inputs` is True, all first dimensions are already dynamic in the first graph. If
+    `set_inputs` of the cell was called before, the class does not change the cell's inputs.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
     `cell.set_train(False)`. An inner cell in evaluation mode stays in this mode while the network

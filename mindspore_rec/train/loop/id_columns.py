@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """Lookups of one table, each with the columns or fields of a batch that may contain its ids."""
+    """Lookups of one table; for each lookup, the columns or fields that may contain the ids."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0

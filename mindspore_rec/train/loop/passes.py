@@ -126,7 +126,9 @@ class Passes:
         }
 
     def go_on(self, state: Mapping[str, Any], path: Any) -> None:
-        """Resume at the position in `state`; call `keep` first, and `go_on` before the first batch.
+        """Resume at the position in `state`.
+
+        Call `keep` before `go_on`, and call `go_on` before the first batch.
 
         Args:
             state: position that the method `state` returned.
@@ -206,7 +208,7 @@ class Passes:
         return None if batch is None else self._digest(batch)
 
     def _begins_with(self, at: PassPlace) -> bool:
-        """Return whether a new pass over the data begins with the batches before the position `at`.
+        """Return whether a new pass begins with the batches that precede the position `at`.
 
         If the first batch differs, no further batch is read.
         """
@@ -220,7 +222,8 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """Begin another pass with the random states in `at`; after the context, end the pass."""
+        """Context with an iterator over another pass, which begins with the random states in
+        `at`."""
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()

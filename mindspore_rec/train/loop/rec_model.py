@@ -516,7 +516,7 @@ class RecModel(ModelEvaluation):
 
         If a cache prefetches, the step of a batch begins only after the next `CacheConfig.prefetch`
         batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
-        `StreamingDataset`, the step begins earlier if the stream has no further rows yet. If the
+        `StreamingDataset`, the step does not wait if the stream has no further rows yet. If the
         data are from another source that pauses, use a small `CacheConfig.prefetch`.
 
         Returns:
@@ -556,8 +556,8 @@ class RecModel(ModelEvaluation):
         Args:
             rows: a `mindspore_rec.data.Rows`, the batches of a `Rows`, a DataFrame, or an Arrow
                 Table. If the scales of the schema have learned nothing, they learn from a sample of
-                the rows. A `StreamSource` is accepted too. Scales do not learn from a
-                `StreamSource`, so call `Schema.fit` before.
+                the rows. A `StreamSource` is accepted too. Call `Schema.fit` before passing a
+                `StreamSource`, because scales do not learn from a stream.
             batch_size: number of rows per batch. If `rows` already has a batch size (batches or a
                 `StreamSource`), `batch_size` must be None. Default: 256 to 4096, depending on the
                 number of rows.
@@ -761,7 +761,7 @@ class RecModel(ModelEvaluation):
             return self._predict_arrays(*predict_data)
 
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function like `predict` whose histories also contain the events of other rows.
+        """Return a function that predicts like `predict`, but with more events in the histories.
 
         If the schema has a `KeptHistoryColumn`, the histories in `predict` contain only events of
         the training. The returned function also uses the events in `events`. If `events` are the
@@ -836,7 +836,7 @@ class RecModel(ModelEvaluation):
 
     @property
     def states(self) -> dict[str, Any]:
-        """Learned scales of the schema, to pass as `states` of a checkpoint."""
+        """Learned scales of the schema as a dict, for the argument `states` of `RecCheckpoint`."""
         return {} if self._rows is None else {"features": self._rows.schema}
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -66,7 +66,7 @@ def is_raw(data: Any) -> bool:
 
 
 def _remedy(data: Any) -> str | None:
-    """If `data` is a path or a Series, return a text on how to get rows from it; else None."""
+    """If `data` is a path or a Series, explain how to get rows from `data`; else return None."""
     if isinstance(data, (str, os.PathLike)):
         return f"the path {os.fspath(data)!r}: mindspore_rec.data.read(path) has its rows"
     if type(data).__name__ == "Series":

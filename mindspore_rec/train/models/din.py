@@ -30,7 +30,7 @@ class DIN(Network):
     that the row scores. The sum over the events is computed by a `TargetAttention`, in which events
     that are similar to the candidate have more weight. An empty history has the sum 0.
 
-    The candidate of a history is the row's category with the same `table` as the history; an
+    The candidate of a history is the row's category whose `table` equals the history's `table`. An
     `IntegerColumn` with this table also counts as a category. For a side column with keys, the
     vector of the key is appended to the vector of the event. The vector of the category with the
     same `table` as the side column is appended to the candidate's vector. Side columns of numbers,

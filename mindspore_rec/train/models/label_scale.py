@@ -52,7 +52,8 @@ class LabelScale(nn.Cell):
 
     @property
     def is_set(self) -> bool:
-        """True if `set` was called on this object, or before the loaded state was saved."""
+        """True if `set` was called on this object or, if a state was loaded, before the state was
+        saved."""
         return bool(self.was_set.asnumpy()[0, 0])
 
     def set(self, means: Sequence[float], deviations: Sequence[float]) -> None:

@@ -29,10 +29,10 @@ class SASRec(NextItemNetwork):
     added to the state. The linear part w has one weight for each id and one weight for each number
     of the row. The candidate also has a weight, which expresses how popular the item is.
 
-    If the other columns describe the user and not the item, an item's score is a product of two
-    vectors plus the item's weight. One vector depends on the user, the other vector on the item.
+    If the other columns describe the user and not the item, an item's score is the dot product of a
+    user's vector and an item's vector, plus the item's weight.
 
-    The candidate of a history is the row's category with the same `table` as the history; an
+    The candidate of a history is the row's category whose `table` equals the history's `table`. An
     `IntegerColumn` with this table also counts as a category. For a side column with keys, the
     vector of the key is appended to the vector of the event. The vector of the category with the
     same `table` as the side column is appended to the candidate's vector. Side columns of numbers,

@@ -95,8 +95,8 @@ def table_config(
 def users_tables(schema: Schema, name: str) -> list[HashTable]:
     """Return one table for each `KeptHistoryColumn`; each row belongs to one user.
 
-    Optimizers do not change the rows. Instead, training writes the last events of each user to the
-    user's row.
+    Training writes the last events of each user to the user's row; optimizers do not change the
+    rows.
 
     Args:
         schema: the schema.

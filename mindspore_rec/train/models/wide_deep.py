@@ -36,8 +36,8 @@ class WideDeep(Network):
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
-        members: number of members of an ensemble that shares layers and tables, 1 to 256; see
-            `Network`. Default: 1.
+        members: number of ensemble members, which share layers and tables, 1 to 256; see `Network`.
+            Default: 1.
         name: prefix of the tables' names. Default: 'wide_deep'.
         seed: seed of the tables' initial values. Default: 0.
 

@@ -158,7 +158,7 @@ class CrossNetMix(CrossLayers):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layers to a program, and return the output of the last layer."""
+        """Add the layers to a `Program`, and return the output of the last layer."""
         crossed = x
         gates = program.parameter() if self.experts > 1 else None
         for k in range(len(self.mixtures)):

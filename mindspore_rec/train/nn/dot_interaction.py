@@ -119,7 +119,7 @@ class DotInteraction(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the dot products to a program, and return the columns of the dot products."""
+        """Add the dot products to a `Program`, and return the columns of the dot products."""
         return program.pairwise_dots(x, self.vectors, self.diagonal, self.with_dense, output)
 
 

@@ -50,7 +50,7 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
 def _uses(
     node: Any, mark: Mark, k: int, makers: Mapping[str, Any], readers: Mapping[str, list[Any]]
 ) -> Iterator[tuple[str, list[_Input]]]:
-    """For each use of a mark in the graph, yield the name of the output and the inputs from k on.
+    """For each use of a mark in the graph, yield the output's name and the inputs k, k + 1, ...
 
     MindSpore merges equal nodes, so several uses of a mark may share the nodes of the mark's first
     inputs.
@@ -80,7 +80,7 @@ def _uses(
 
 
 def _product(sum_: Any, partial_sum: str, makers: Mapping[str, Any]) -> Any:
-    """Return the node of the product that a mark adds to a partial sum, or None."""
+    """Return the node of the product that `sum_` adds to a partial sum, or None."""
     added = makers.get(next((name for name in sum_.input if name != partial_sum), ""))
     if sum_.op_type != "Add" or added is None or not added.input:
         return None

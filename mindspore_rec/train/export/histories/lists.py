@@ -65,7 +65,7 @@ class Lists:
         self.count = nodes.size(self.starts)
 
     def of_values(self) -> str:
-        """Return the index of each value's list and, as last element, B; int64 `[N + 1]`.
+        """Return the index of each value's list, followed by B, as int64 `[N + 1]`.
 
         The first value of each list that is not empty gets a 1, all other values get a 0. The
         cumulative sum at a value is then the number of the value's list, counted over the lists
