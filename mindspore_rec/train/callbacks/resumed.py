@@ -65,6 +65,6 @@ def steps_before(run: Any) -> int:
     """Return the run's number of steps before this training; 0 without a RecCheckpoint.
 
     Args:
-        run: parameters of the training.
+        run: parameters of the training, from `run_context.original_args()`.
     """
     return int(run.get("steps_before") or 0)

@@ -89,7 +89,7 @@ def write_full(
     Args:
         cell: the training cell, or a network.
         tables: the cell's tables by name.
-        states: states of other objects.
+        states: states of objects outside the network.
         directory: directory for the files.
         shares: the part of the network that this worker writes. Default: None, which means the
             whole network.

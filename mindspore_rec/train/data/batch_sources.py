@@ -216,8 +216,8 @@ class DatasetBatches(BatchSource):
         # The names are read only if needed: to return the names, MindSpore copies the pipeline.
         names = tuple(self.column_names) if self._numpy else None
         # The iterator runs in the calling thread, because in a separate thread, an error inside the
-        # pipeline would crash MindSpore 2.10. A disadvantage is that Ctrl-C does not end a wait at
-        # once.
+        # pipeline would crash MindSpore 2.10. In the calling thread, Ctrl-C does not end a wait
+        # immediately.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):

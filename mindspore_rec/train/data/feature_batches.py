@@ -53,9 +53,9 @@ class FeatureBatches(BatchWrapper):
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
             set, iterating over this object sets the event time of the tables for each batch.
             Default: the tables of the network that `RecModel` trains.
-        is_train: whether to set the event time and to learn. Use False for evaluation; a source
-            with column names then needs no timestamp column. `RecModel.eval` rejects a pipeline
-            that would learn. Default: True.
+        is_train: whether batches have an event time, and a FeaturePipeline learns. Use False for
+            evaluation. With False, a source with column names needs no timestamp column.
+            `RecModel.eval` rejects a pipeline that would learn. Default: True.
 
     Attributes:
         source: the source of raw batches.

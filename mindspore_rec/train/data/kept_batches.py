@@ -37,7 +37,7 @@ class KeptBatches(BatchWrapper):
     ahead.
 
     Rows from files may be read in shuffled order. First, all rows are read once, and the rows'
-    events are sorted by time. Each row's history is then looked up in the sorted events and in the
+    events are sorted by time. The history of each row is looked up in the sorted events and in the
     events of the tables. Before the first batch, training writes the events of all rows to the
     tables.
 
@@ -75,7 +75,7 @@ class KeptBatches(BatchWrapper):
         return [EventState(*each) for each in pairs]
 
     def for_evaluation(self) -> KeptBatches:
-        """Return the batches for an evaluation, which does not change the tables."""
+        """Return the batches for an evaluation; the tables do not change."""
         return KeptBatches(self.source, self.schema, self._tables, self._rows, is_train=False)
 
     @property
@@ -215,7 +215,7 @@ def _table_of(kept: KeptEvents, tables: Mapping[str, Any]) -> Any:
 
 
 class _Scratch:
-    """Temporary changes of users' rows, which hide the rows of a table but do not change the table.
+    """Temporary rows of users, which hide the rows in a table but do not change the table.
 
     Args:
         table: the table.

@@ -117,5 +117,5 @@ class SchemaBatches(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """Always False, because batches that were read ahead are lost when an iteration ends."""
+        """Always False: if an iteration ends early, the batches that were read ahead are lost."""
         return False

@@ -51,7 +51,7 @@ def explained_by_batch(
     Args:
         error: the error that MindSpore raised.
         columns: names of the called network's columns in error messages.
-        batch: columns passed in the call.
+        batch: columns with which the network was called.
 
     Example:
         >>> import numpy as np

@@ -135,8 +135,8 @@ class Passes:
             path: path of the checkpoint that contains the state, for error messages.
 
         Raises:
-            ValueError: the data or the division of the data differ from the state, or the state is
-                damaged.
+            ValueError: the data, or the division of the data among workers, differ from the state;
+                or the state is damaged.
         """
         at = _place_of(state, path)
         if not at.batches:
@@ -222,8 +222,7 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """Context with an iterator over another pass, which begins with the random states in
-        `at`."""
+        """Context with an iterator over another pass, read with the random states in `at`."""
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()

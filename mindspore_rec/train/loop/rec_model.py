@@ -97,7 +97,7 @@ class RecModel(ModelEvaluation):
         loss_fn: cell that computes the loss from prediction and label. Default: None. If `loss_fn`
             is None, and the network was made from a schema with labels, the loss of these labels is
             used. For labels with two values, the loss is the log loss. For labels that are numbers,
-            the loss is half of the squared error, after the error was divided by the label's
+            the loss is half of the squared error, where the unit of the error is the label's
             standard deviation. If rows have weights, the loss of a row is multiplied by the row's
             weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of

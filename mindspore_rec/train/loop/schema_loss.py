@@ -21,7 +21,7 @@ def loss_of(schema: Schema) -> nn.Cell:
     """Return the loss of a schema's labels.
 
     The loss of a label with two values is the log loss, computed from a logit. The loss of a label
-    that is a number is half of the squared error, after the error was divided by the label's
+    that is a number is half of the squared error, where the unit of the error is the label's
     standard deviation. The loss of a row is the mean loss of its labels, multiplied by the row's
     weight.
 

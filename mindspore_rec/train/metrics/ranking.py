@@ -95,8 +95,8 @@ class RankingMetric(_ListMetric):
         Args:
             rank: ``[B]``, the rank of one target per row; or, if `offsets` is set, ``[N]``, the
                 concatenated ranks of all rows.
-            offsets: ``[B + 1]``; row b has the ranks from ``offsets[b]`` up to ``offsets[b + 1]``.
-                Default: None.
+            offsets: ``[B + 1]``; row b has the ranks ``rank[offsets[b]:offsets[b + 1]]``. Default:
+                None.
 
         Raises:
             TypeError: the ranks are not numbers, or the offsets are not integers.

@@ -50,12 +50,12 @@ class BST(Network):
         numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 1, as in the paper.
-        heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
+        heads: number of heads of a block; must divide the width of an event's vector. Default: 1.
         positions: number of learned position vectors; 0 if positions have no vectors. The first
             position vector belongs to the candidate, the second position vector to the newest
             event. Default: None, which means the `length` of the history plus 1.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: dropout of the blocks and the perceptron, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the blocks and the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
         name: prefix of the tables' names. Default: 'bst'.
         seed: seed of the tables' initial values. Default: 0.

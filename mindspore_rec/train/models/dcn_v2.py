@@ -64,7 +64,7 @@ class DCNv2(Network):
             Default: 'matrix'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
         members: number of ensemble members, which share layers and tables, 1 to 256; see `Network`.
             Default: 1.

@@ -19,7 +19,7 @@ __all__ = ["DIN"]
 
 
 class DIN(Network):
-    r"""Deep Interest: a perceptron over the row and its histories, which attention has pooled.
+    r"""Deep Interest: a perceptron over the row and its histories; attention pools each history.
 
     .. math::
         z = \text{MLP}([x, y_1, c_1 \odot y_1, y_2, c_2 \odot y_2, ...]), \quad
@@ -51,7 +51,7 @@ class DIN(Network):
         softmax: whether a softmax makes the weights of a history sum to 1. Default: False, as in
             the paper.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
         name: prefix of the tables' names. Default: 'din'.
         seed: seed of the tables' initial values. Default: 0.

@@ -45,7 +45,7 @@ class DLRM(Network):
             last layer, which equals the width of an embedding. If there are no numbers, there is no
             bottom perceptron. Default: (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
-        dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.
+        dropout: dropout probability of both perceptrons, in [0, 1). Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.
         members: number of ensemble members, which share layers and tables, 1 to 256; see `Network`.
             Default: 1.

@@ -313,7 +313,7 @@ def _check_histories(kind: type[Network], schema: Schema) -> None:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a setting as a JSON value, with new lists and dicts.
+    """Return a setting as a JSON value; lists and dicts are copied.
 
     Example:
         >>> _plain("hidden", (400, 400))

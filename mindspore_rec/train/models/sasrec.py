@@ -47,11 +47,11 @@ class SASRec(NextItemNetwork):
         numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 2, as in the paper.
-        heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
+        heads: number of heads of a block; must divide the width of an event's vector. Default: 1.
         positions: number of learned position vectors; 0 if positions have no vectors. The first
             position vector belongs to the newest event. Default: None, which means the `length` of
             the history.
-        dropout: dropout of the blocks, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'sasrec'.
         seed: seed of the tables' initial values. Default: 0.
 

@@ -55,7 +55,7 @@ class CrossNetMix(CrossLayers):
         experts: number of experts E of a layer, 1 to 1024. Default: 4.
         rank: width of an expert, 1 to 8192; choose a width below `in_features`. Default: 32.
         activation: activation of the experts; see `MLP`. None selects linear experts, which have no
-            C. Default: 'tanh'.
+            matrix C. Default: 'tanh'.
         compute_dtype: type to which the factors of products are rounded; see `MLP`.
             Default: 'float32'.
 
@@ -129,7 +129,7 @@ class CrossNetMix(CrossLayers):
         return ops.softmax(self.through(self.gates, x), 1)
 
     def _mixed(self, mixture: Any, x: Tensor) -> Tensor:
-        """Return the weighted sum of a layer's experts, which is then multiplied by the input."""
+        """Return the weighted sum of a layer's experts, before the multiplication by the input."""
         shape = (-1, self.experts, self.rank)
         units = self.product(ops.matmul(self.factor(x), self.factor(mixture.v)))
         if not mixture.linear:

@@ -146,7 +146,7 @@ class _PairDots(nn.Cell):
         return ops.gather(dots, self.triangle, 1)
 
     def bprop(self, x: Tensor, out: Tensor, grad: Tensor) -> tuple[Tensor]:
-        # The default gradient takes twice as long as this method, because it scatters `grad` and
-        # then computes two matrix products.
+        # The default gradient takes twice as long as this method, because the default gradient
+        # scatters `grad` and then computes two matrix products.
         matrix = ops.gather(grad, self.product, 1) * self.times
         return (self.combine(matrix.reshape((-1, self.vectors, self.vectors)), x),)

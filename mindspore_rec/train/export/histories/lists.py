@@ -48,7 +48,7 @@ class Lists:
 
     Args:
         nodes: `Nodes` object to which the new nodes are added.
-        offsets: name of the offsets.
+        offsets: name of the offsets in the exported model.
 
     Attributes:
         starts, ends, counts: for each list, the index of the first value, the index after the last

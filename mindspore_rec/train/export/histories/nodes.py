@@ -102,14 +102,14 @@ class Nodes:
 
         Args:
             x: tensor `[n, ...]`.
-            width: sizes of a row, int64 `[dimensions - 1]`.
+            width: shape of a row, int64 `[dimensions - 1]`.
             dtype: NumPy dtype of x.
         """
         shape = self.concat(self.constant([1]), width)
         return self.concat(x, self.filled(shape, 0, dtype))
 
     def repeat(self, count: str, first: str, body: Callable[[Nodes, str], str]) -> str:
-        """Run a body several times, and append the rows of each run.
+        """Run the body of a loop several times, and concatenate the rows that the runs return.
 
         Args:
             count: number of runs, int64 `[1]`.
