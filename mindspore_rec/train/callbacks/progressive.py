@@ -29,7 +29,7 @@ __all__ = ["ProgressiveValidation"]
 
 
 class ProgressiveValidation(Callback):
-    """Callback that predicts each batch before its training step, and rates the predictions.
+    """Callback that predicts each batch before its training step, and evaluates the predictions.
 
     The model predicts each batch in evaluation mode just before the batch's training step. Every
     row of the stream is therefore first predicted and then trained on, so no separate test data are
