@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protection that the options of a command line define, and the protected HTTP server.
+"""Protection of a server, set by command-line options, and the protected HTTP server.
 
 Needs uvicorn (extra `serving`).
 """
@@ -37,12 +37,14 @@ class Protection:
     """Tokens, limits, metrics and logs that all protocols of one server process share.
 
     Args:
-        options: result of a parser to which `add_protection_arguments` has added its options.
+        options: parsed options of a command line; the parser was passed to
+            `add_protection_arguments`.
 
     Attributes:
         metrics, bounds, in_flight, drain: the parts of the protection that do not depend on the
             options.
-        tokens, tls, log: the parts that the options define; None if their options are not set.
+        tokens, tls, log: objects made from options; an object is None if the object's options are
+            not set.
 
     Raises:
         OSError, ValueError: a file that the options name cannot be used, or an option is out of
@@ -220,7 +222,7 @@ class DrainingServer(Server):
     """Server that stops in several steps after a signal.
 
     For `drain_seconds` after the first signal, the server reports that it is not ready, but still
-    answers requests. Load balancers thus have time to send requests elsewhere. After
+    answers requests. The wait gives load balancers time to send requests to other servers. After
     `drain_seconds`, the server stops listening, refuses new requests, answers the requests in
     flight, and ends. A second signal ends the wait of `drain_seconds` early.
 

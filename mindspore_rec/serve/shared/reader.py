@@ -46,7 +46,7 @@ class _State:
 
 
 class _Runner(OnnxRunner):
-    """Network that uses the dense parameters of the state that the calling thread has entered."""
+    """Runs the network with the dense parameters of the calling thread's current state."""
 
     def __init__(
         self, network: NetworkFile, tables: Mapping[str, Any], state: Callable[[], _State]
@@ -125,7 +125,10 @@ class _States:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline of the thread's current state, else of the newest published state."""
+        """Feature pipeline of the thread's current state.
+
+        If the thread has no current state, the pipeline of the newest published state.
+        """
         if getattr(self._here, "state", None) is not None:
             here: _State = self._here.state
             return here.features
@@ -133,7 +136,7 @@ class _States:
             return state.features
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call the function that `start()` returns; return that function's result and the step."""
+        """Call the function that `start()` returns; return the function's result and the step."""
         with self.inside() as state:
             finish = start()
         return finish(), state.published.entry.step
@@ -184,7 +187,7 @@ class _States:
     ) -> Entry:
         """Call `take` with the digests of the rows of `tables`; return the checkpoint of the state.
 
-        After each part of the index, the thread leaves the state and enters the state again. The
+        The thread leaves the state after each part of the index, and enters the state again. The
         writing process waits until readers have left older states, and fails if a reader stays for
         some seconds.
         """
@@ -207,8 +210,7 @@ class _States:
         """Return the status of the served state, with the lag and error that the writer reports.
 
         Args:
-            following: ignored, because the shared memory records whether new checkpoints are
-                loaded.
+            following: ignored; whether new checkpoints are loaded is recorded in the shared memory.
             poll_seconds: seconds between two checks of the run's directory by the writing process.
         """
         following = self._memory.following

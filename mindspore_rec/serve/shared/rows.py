@@ -18,7 +18,7 @@ class SharedRows:
     """Rows in shared memory: one process publishes versions, and other processes look up rows.
 
     Readers never wait for the writer. Each lookup reads only one version: the version that is
-    newest when the lookup begins. A row is freed when no reader needs it any more. The worker
+    newest when the lookup begins. A row is freed when no reader needs the row any more. The worker
     processes of a server with `--workers` share the rows of their tables in the format of this
     class.
 
@@ -26,7 +26,7 @@ class SharedRows:
         fd: descriptor from `os.memfd_create`, which all processes that share the rows inherit. The
             first `SharedRows` object initializes the empty file; later objects open the same file.
         embedding_dim: number of values in a row, 1 to 8192.
-        rows: number type of the values, 'float32', 'int8' or 'int4'. Default: 'float32'.
+        rows: type in which the values are stored, 'float32', 'int8' or 'int4'. Default: 'float32'.
         readers: indexes, from 0 to 511, of the reader slots that this process may use. Each running
             lookup occupies one slot. Two processes must not use the same slot. Default: 0 to 3.
 

@@ -28,7 +28,7 @@ _DENSE = "dense/"
 
 @dataclass(frozen=True)
 class PublishedState:
-    """A published state from which reading processes answer requests.
+    """Published state with which the reader processes answer requests.
 
     Attributes:
         entry: the state's checkpoint, whose manifest contains only the fields that `Status` needs.

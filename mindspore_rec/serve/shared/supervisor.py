@@ -4,7 +4,7 @@
 The supervisor imports the modules that the processes need, then forks the processes, so that all
 processes share the modules' memory. The supervisor also creates the listening socket and the memory
 for the rows. The memory and the socket exist as long as the supervisor runs, even if a process
-ends. After the supervisor has started the processes, it only waits until a process ends.
+ends. The supervisor starts the processes, and then only waits until a process ends.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Shared:
     Attributes:
         fd: descriptor of the shared memory.
         copy: directory for a copy of the network.
-        pulse: shows whether the process that follows the run is still working.
+        pulse: object that shows whether the process that follows the run is still working.
     """
 
     def __init__(self, options: argparse.Namespace, listener: socket.socket) -> None:
@@ -116,8 +116,8 @@ class _Process:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # Block signals until the child has set its own handlers. A signal that arrived earlier
-        # would be consumed by the parent's handlers.
+        # Block signals until the child has set its own handlers. A signal that arrived before the
+        # child set its handlers would be consumed by the parent's handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()

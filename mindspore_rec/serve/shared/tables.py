@@ -55,7 +55,7 @@ class WrittenTable:
         name: name of the table.
         number: index of the table in the memory.
         arguments, key_dtype: see `ServedTable`.
-        rows: number type of the rows, 'float32', 'int8' or 'int4'.
+        rows: type in which the rows are stored, 'float32', 'int8' or 'int4'.
         writer: function that returns the writer of the shared memory.
 
     Attributes:
@@ -94,7 +94,7 @@ class WrittenTable:
         self._swept = (0, 0)
 
     def quantise_rows(self, rows: str) -> None:
-        """Do nothing, because the memory already has the number type `rows`."""
+        """Do nothing, because the memory already stores rows in the type `rows`."""
         assert rows == self._rows
 
     def clear_rows(self) -> None:
@@ -145,7 +145,7 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time, from which rows without an event time count their age."""
+        """Set the first event time, at which the age of rows without an event time is 0."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 
@@ -171,7 +171,7 @@ class SharedTableRows:
 
     Args:
         table: the table that this process writes.
-        reader: a reader of the memory, for one thread.
+        reader: reader of the shared memory, used by one thread.
     """
 
     where = "shared memory"
@@ -197,8 +197,8 @@ class SharedTableRows:
         """Return the digest of each key's row, and an array that is True if the key has a row.
 
         If the table does not drop old rows, the second array is True for all keys. If the table
-        drops old rows, the lookup does not show whether a key has a row, so a row that equals the
-        default row of unknown keys counts as missing.
+        drops old rows, a key whose row equals the default row of unknown keys counts as a key
+        without a row, because the lookup returns only values.
         """
         place = self._reader.enter()
         try:
@@ -214,7 +214,9 @@ class SharedTableRows:
 
 
 class ReadTable:
-    """Table in shared memory, read by threads inside the context `_States.inside`.
+    """Table in shared memory.
+
+    A thread reads the table only inside the context `_States.inside`.
 
     Args:
         name: name of the table.

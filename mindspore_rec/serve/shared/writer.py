@@ -40,7 +40,10 @@ _REPORT_SECONDS = 2.0  # seconds between two published counts of scrubbed rows
 
 
 class _Writer(Runner):
-    """Network of the writing process, which never answers requests; tables are in shared memory."""
+    """Network of the writing process, with tables in shared memory.
+
+    The writing process never answers requests.
+    """
 
     name = "onnxruntime"
 
@@ -270,7 +273,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the last report if it is recent and similar to `scrub`; otherwise `scrub`."""
+        """If the last report is recent and similar to `scrub`, return the report, else `scrub`."""
         if scrub is None:
             return None
         now = time.monotonic()

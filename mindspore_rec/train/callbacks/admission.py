@@ -25,7 +25,7 @@ class CountFirstEpoch(Callback):
     the admission thresholds are restored and counting continues.
 
     If a training is resumed from a checkpoint, a new first epoch begins. To continue the first
-    epoch of the earlier training instead, save the callback's state with `RecCheckpoint(...,
+    epoch of the earlier training, save the callback's state with `RecCheckpoint(...,
     states={"first_epoch": callback})`.
 
     Args:
@@ -70,7 +70,7 @@ class CountFirstEpoch(Callback):
         return {"steps": self._trained, "over": over}
 
     def load_state_dict(self, state: Any) -> None:
-        """Restore the number of steps and whether the first pass has ended, for the next training.
+        """Restore the number of steps, and whether the first pass has ended, for the next training.
 
         Raises:
             TypeError, ValueError, KeyError: `state` was not returned by `state_dict`.
@@ -81,7 +81,7 @@ class CountFirstEpoch(Callback):
         self._trained, self._over, self._restored = trained, state["over"], True
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Find the tables that count the lookups of a key before they admit the key."""
+        """Find the tables that admit a key only after a number of lookups."""
         if not self._restored:
             self._trained, self._over = 0, False
         self._trained_before, self._restored = self._trained, False
@@ -101,7 +101,7 @@ class CountFirstEpoch(Callback):
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Freeze the counts if `steps` steps have been trained."""
+        """Freeze the counts after `steps` training steps."""
         if self._steps is not None and self._trained >= self._steps and not self._frozen:
             self._freeze()
 

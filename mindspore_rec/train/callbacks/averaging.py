@@ -84,7 +84,7 @@ class WeightAverage(ResumedCallback):
         self._attach()
 
     def _attach(self) -> None:
-        """Add averages of 0 to the training cell, so that checkpoints contain the averages."""
+        """Add averages, at first 0, to the training cell, so that they are in checkpoints."""
         self._averages = _Averages(self._cell)
         self._cell.insert_child_to_cell(_CHILD, self._averages)
 
@@ -109,7 +109,7 @@ class WeightAverage(ResumedCallback):
         return {"updated": self._updated, "count": self._averages.steps}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state after the training has begun.
+        """Restore a saved state; called after the training has begun.
 
         Raises:
             ValueError: this callback was created after `RecCheckpoint.restore`, so its averages
@@ -144,7 +144,7 @@ class WeightAverage(ResumedCallback):
         """Return a context in which the model uses the averages, for evaluation during training.
 
         Args:
-            run_context: argument of a callback's method.
+            run_context: the `RunContext` that the callback's methods receive.
         """
         self.catch_up(run_context)
         averages = self._averages
@@ -163,7 +163,7 @@ def averaged_weights(run_context: RunContext) -> Iterator[None]:
     """Return a context in which the model's weights are the averages of a `WeightAverage`.
 
     Args:
-        run_context: argument of a callback's method.
+        run_context: the `RunContext` that the callback's methods receive.
     """
     with ExitStack() as stack:
         for callback in run_context.original_args().list_callback:

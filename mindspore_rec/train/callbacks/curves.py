@@ -22,9 +22,9 @@ _MOST_POINTS = 400
 class Curves(ResumedCallback):
     """Callback that records at most 400 points of loss and speed, and metrics of evaluations.
 
-    When 400 points are recorded, neighbouring points are merged in pairs. Each later point then
-    covers twice as many steps as before. If a `RecCheckpoint` is among the callbacks, steps before
-    a restart are counted too.
+    When 400 points are recorded, neighbouring points are merged in pairs. After each merge, a new
+    point covers twice as many steps as before. If a `RecCheckpoint` is among the callbacks, steps
+    before a restart are counted too.
 
     Args:
         log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, which means that no

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks that end a training: by a function of an evaluation's metrics, or after a step."""
+"""Callbacks that end a training if a function of the metrics returns True, or after a step."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class _Watch(ResumedCallback):
         self._look(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """If the last evaluation was not checked yet, check it; if there was none, warn."""
+        """Check the last evaluation if it was not checked yet; warn if there was no evaluation."""
         self._look(run_context)
         run = run_context.original_args()
         if not run.history and run.cur_step_num:
@@ -160,33 +160,33 @@ class EarlyStopping(_Watch):
 
     If `cuts` is above 0, the training does not end but goes back to the best weights and continues
     with lower learning rates, at most `cuts` times. The rates are lowered as in
-    `ReduceLROnPlateau`, and must be constant.
+    `ReduceLROnPlateau`. The optimizers' rates must be constant.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
-        patience: number of successive evaluations without improvement after which training ends, at
+        patience: number of successive evaluations without improvement before training ends, at
             least 1. Default: 3.
-        min_delta: number, at least 0. A value counts as an improvement only if the value is better
-            than the best value by more than `min_delta`. Default: 0.0.
+        min_delta: minimum difference, at least 0. A value counts as an improvement only if the
+            value is better than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         restore_best: whether the best weights are restored at the end. Default: True.
         directory: existing directory in which the temporary directory is created. If workers run on
             several hosts, all hosts must share the directory. If a `RecCheckpoint` is among the
             callbacks, `directory` is not used. Default: None, which means the system's directory
             for temporary files.
-        cuts: maximum number of times that the learning rates are lowered. At a cut, the training
-            does not end: the state of the best evaluation is restored, and the learning rates are
-            multiplied by `factor`. After each cut, evaluations without improvement are counted from
-            0 again. Needs `restore_best`. Default: 0.
+        cuts: maximum number of times that the learning rates are lowered. At a cut, the state of
+            the best evaluation is restored, the learning rates are multiplied by `factor`, and the
+            training continues. After each cut, evaluations without improvement are counted from 0
+            again. Needs `restore_best`. Default: 0.
         factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
 
     Attributes:
         best: best value so far; None if there was no evaluation yet.
         best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
             yet.
-        path: pairs (number of steps, factor of the learning rates) of the steps from the first
-            weights to the best weights. Steps are left out if a return to the best weights has
-            undone them.
+        path: steps that lead from the first weights to the best weights, as pairs (number of steps,
+            factor of the learning rates). Steps that were undone by a return to the best weights
+            are not in `path`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
@@ -274,7 +274,7 @@ class EarlyStopping(_Watch):
         self._folder, self._newest_step = folder, newest_step
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Stop at once if the training had already stopped early before a restart.
+        """If the training had stopped early before a restart, stop immediately.
 
         Raises:
             ValueError: the weights of the best evaluation are missing, or the optimizers have no
@@ -343,7 +343,7 @@ class EarlyStopping(_Watch):
         return self._folder / f"{_STEP}{self.best_step}"
 
     def _make_room(self) -> None:
-        """Make the directory; remove weights of this step that an ended process has left there."""
+        """Make the directory; remove weights of this step that an earlier process has left."""
         assert self._folder is not None
         make_directories(self._folder)
         if self._saved().exists():
@@ -418,11 +418,11 @@ class ReduceLROnPlateau(_Watch):
     Args:
         monitor: name of the metric. Default: 'auc'.
         factor: number in (0, 1) by which rates are multiplied. Default: 0.1.
-        patience: number of successive evaluations without improvement after which the rates are
-            lowered, at least 1. After the rates were lowered, evaluations without improvement are
-            counted from 0 again. Default: 1.
-        min_delta: number, at least 0. A value counts as an improvement only if the value is better
-            than the best value by more than `min_delta`. Default: 0.0.
+        patience: number of successive evaluations without improvement before the rates are lowered,
+            at least 1. After the rates were lowered, evaluations without improvement are counted
+            from 0 again. Default: 1.
+        min_delta: minimum difference, at least 0. A value counts as an improvement only if the
+            value is better than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         min_lr: lower limit of the rates, at least 0. Default: 0.0.
 

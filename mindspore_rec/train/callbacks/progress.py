@@ -39,7 +39,7 @@ def request_stop(run_context: RunContext, reason: str) -> None:
     """End the training after the current step; the training summary will contain the reason.
 
     Args:
-        run_context: argument of the callback's method.
+        run_context: the `RunContext` that the callback's methods receive.
         reason: a few words, which become `TrainSummary.stop_reason`.
     """
     run_context.original_args().stop_reason = reason
@@ -102,7 +102,7 @@ class EvalCallback(ResumedCallback):
     is made after the restart.
 
     Args:
-        model: the RecModel that is trained, made with `metrics`.
+        model: the RecModel that is trained; the argument `metrics` of the RecModel must be set.
         eval_dataset: the evaluation data; see `RecModel.eval`. Each evaluation reads the data
             from the start.
         every_steps: steps between two evaluations, at least 1. Default: None, which means
@@ -206,7 +206,11 @@ class EvalCallback(ResumedCallback):
 def _note(
     history: list[tuple[int, dict[str, float]]], step: int, metrics: dict[str, float]
 ) -> None:
-    """Add metrics to the history; update the last entry if step and common metrics are equal."""
+    """Add metrics to the history.
+
+    If the last entry has the same step, and the same values of the common metrics, update the last
+    entry.
+    """
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(
         _same(last[name], metrics[name]) for name in last if name in metrics

@@ -29,7 +29,7 @@ __all__ = ["ProgressiveValidation"]
 
 
 class ProgressiveValidation(Callback):
-    """Callback that predicts each batch before its training step: AUC, log loss, calibration.
+    """Callback that predicts each batch before its training step, and evaluates the predictions.
 
     The model predicts each batch in evaluation mode just before the batch's training step. Every
     row of the stream is therefore first predicted and then trained on, so no separate test data are
@@ -218,7 +218,7 @@ class ProgressiveValidation(Callback):
 
 
 def _of_all(group: Group, part: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-    """Return the concatenated arrays of all workers, with the first `rows` rows of this worker."""
+    """Concatenate the arrays of all workers; this worker adds its first `rows` rows."""
     mine = pack_arrays({name: array[:rows] for name, array in part.items()})
     by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
     made = {name: np.concatenate([each[name] for each in by_worker]) for name in part}

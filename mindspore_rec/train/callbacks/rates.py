@@ -23,7 +23,7 @@ _NO_LIMIT = sys.maxsize
 
 
 class RateSchedule(ResumedCallback):
-    r"""Callback that multiplies the optimizers' learning rates by a factor for each step.
+    r"""Callback that multiplies the optimizers' learning rates by a step-dependent factor.
 
     The factor of step :math:`t`, counted from 1 and over restarts, is the product of
 
@@ -45,10 +45,10 @@ class RateSchedule(ResumedCallback):
     kept.
 
     Args:
-        warm_up: number of steps in which the rates rise from almost 0 to their full values, at
-            least 0. Default: 0.
-        total: number of steps after which the rates are 0, above `warm_up`. Default: None, which
-            means no decay.
+        warm_up: number of steps, at least 0, in which the rates rise from almost 0 to their full
+            values. Default: 0.
+        total: number of steps after which the rates are 0; must be above `warm_up`. Default: None,
+            which means no decay.
         cuts: pairs (step, factor): the rates are multiplied by the factor after the step. Default:
             none.
 

@@ -16,7 +16,7 @@ class ResumedCallback(Callback):
 
     When a training begins, the callback resets its state. After the reset, a `RecCheckpoint` among
     the callbacks passes the saved state to `go_on`. If `load_state_dict` was called before the
-    training, its state is also passed to `go_on`.
+    training, the callback also passes the loaded state to `go_on`.
 
     Subclasses define `_reset`, `state_dict` and `go_on`.
     """
@@ -62,9 +62,9 @@ class ResumedCallback(Callback):
 
 
 def steps_before(run: Any) -> int:
-    """Return the number of steps before this training, as counted by the run's RecCheckpoint.
+    """Return the run's number of steps before this training; 0 without a RecCheckpoint.
 
     Args:
-        run: parameters of the training.
+        run: parameters of the training, from `run_context.original_args()`.
     """
     return int(run.get("steps_before") or 0)

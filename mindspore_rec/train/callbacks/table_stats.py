@@ -82,8 +82,8 @@ _METRICS: dict[str, tuple[bool, str]] = {
     _RATE: (False, "Rows inserted per second since the last report."),
 }
 
-# Names of metrics that differ from the keys of `stats()`, because a name must contain the unit by
-# Prometheus' convention.
+# Metric names that differ from the keys of `stats()`. By Prometheus' convention, the name of a
+# metric must contain the unit.
 _NAMES = {"event_time": "event_time_seconds"}
 
 _Numbers = dict[str, float]

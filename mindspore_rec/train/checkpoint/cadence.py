@@ -16,8 +16,8 @@ class Cadence:
     """Interval between two actions, in steps or seconds; without an interval, no action is due.
 
     Args:
-        argument: name of the two arguments in error messages, without the ending `_steps` or
-            `_seconds`.
+        argument: common beginning of the two arguments' names, for error messages. The names end in
+            `_steps` and `_seconds`.
         steps: number of steps between two actions, at least 1, or None. The action is due at each
             step whose number is a multiple of `steps`.
         seconds: seconds between two actions, above 0, or None.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CallbackStates: states of this library's callbacks, which a RecCheckpoint saves automatically."""
+"""CallbackStates: saves and restores the states of this library's callbacks in checkpoints."""
 
 from __future__ import annotations
 

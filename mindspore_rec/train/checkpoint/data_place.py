@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataPlace: the position in the training data as part of a checkpoint."""
+"""DataPlace: saves the position in the training data in checkpoints, and restores the position."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SavedPlace:
 
 
 class DataPlace:
-    """Position in the training data, which a `RecCheckpoint` saves and restores.
+    """Saves and restores the position in the training data, for a `RecCheckpoint`.
 
     Args:
         starts_over: True if the data may start from the beginning after a restart. If `starts_over`
@@ -114,8 +114,8 @@ class DataPlace:
             saved: the position in the checkpoint.
 
         Raises:
-            ValueError: the data would not start at the saved position; or `saved.new_data` is True,
-                but the data are the data of the checkpoint.
+            ValueError: the data would not start at the saved position; or `saved.new_data` is True
+                although the checkpoint has a position in these data.
         """
         source = self.stateful(data).get(NAME)
         if saved.new_data:

@@ -77,8 +77,9 @@ def save_checkpoint(
         path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
             `path` contains a complete checkpoint, either the old or the new one. Default: False.
-        states: dict from names to other objects to save, for example a `QuantileScale`. Each object
-            has the methods `state_dict()` and `load_state_dict(state)`. Default: none.
+        states: dict from names to further objects whose states are saved, for example a
+            `QuantileScale`. Each object has the methods `state_dict()` and
+            `load_state_dict(state)`. Default: none.
         publication: `Publication` with the builder, the function that makes the network for
             predictors. Default: None, which means that a predictor must be constructed with a
             network.
@@ -221,7 +222,8 @@ def load_checkpoint(
     Args:
         model: the model or cell, with the same structure and table names as the saved model.
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
-            `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.
+            `RecCheckpoint`. If `path` is the directory of a `RecCheckpoint`, the newest state is
+            loaded.
         worker: index of this process, from 0. Set both `worker` and `workers` if several processes
             share the tables but were not started by one launcher. Default: None, which means the
             index of this worker; 0 if only `workers` is set.
@@ -268,7 +270,7 @@ def load_checkpoint(
 
 
 def _names_of_states(entry: Entry, reader: Share) -> list[str]:
-    """Return the names of the saved states on the first worker; an empty list on other workers."""
+    """On the first worker, return the names of the saved states; on other workers, return []."""
     return sorted(WorkerStates(entry, reader).names) if reader.worker == 0 else []
 
 

@@ -32,8 +32,8 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None
     Args:
         cell: a network or a training cell. If `cell` is a training cell, the parameters of its
             optimizer are loaded too.
-        chain: checkpoints from `newest_chain`. Check the files of the chain with `verify_chain`
-            before.
+        chain: checkpoints from `newest_chain`. Call `verify_chain` first, to check the files of the
+            chain.
         shares: dict from a table's name to the share of keys whose rows are loaded, or None if this
             worker has no keys of the table. Default: None, which means all keys of all tables.
 

@@ -36,7 +36,7 @@ _MODULES = ("onnx", "onnxruntime")
 
 
 def what_is_missing() -> str:
-    """Return which packages the ONNX export lacks, and the remedy; '' if no package is missing."""
+    """Return a message about packages that the ONNX export lacks; '' if no package is missing."""
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if not missing:
         return ""

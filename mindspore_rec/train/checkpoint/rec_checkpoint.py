@@ -63,8 +63,8 @@ class RecCheckpoint(Callback):
     of tables (rows, optimizer state, counters), dense parameters, the optimizer, the position in
     the data, and `states`. The state also includes the random number generators of Python, NumPy
     and MindSpore. A resumed training and an uninterrupted training give bit-identical results if
-    data and callbacks depend only on the saved state. Eviction by capacity is an exception, because
-    it chooses rows from random samples, and a restart changes the samples.
+    data and callbacks depend only on the saved state. The results may differ if a table evicts by
+    capacity, because a restart changes the random samples from which the evicted rows are chosen.
 
     The training data must have a state or a length. A `StreamingDataset` has a state. A
     `BatchWrapper`, such as `FeatureBatches`, has a state if the wrapped source has a state. A list
@@ -73,9 +73,9 @@ class RecCheckpoint(Callback):
     with a length. Batches of finished steps are read and skipped. The argument `epoch` includes the
     epochs before the restart, so a restarted program trains only on the remaining batches and
     epochs. An error is raised if the batches differ from the batches that were read before the
-    restart. If `data_starts_over` is False, all other data, such as a generator or a
-    `GeneratorDataset` over a stream, are rejected before the first step. The error message contains
-    the reason why the data cannot be resumed.
+    restart. If `data_starts_over` is False, data without a state and without a length, such as a
+    generator or a `GeneratorDataset` over a stream, are rejected before the first step. The error
+    message contains the reason why the data cannot be resumed.
 
     If a checkpoint cannot be written during training, for example because the disk is full, a
     warning is logged and training continues. The next delta contains all changes since the last
@@ -104,10 +104,11 @@ class RecCheckpoint(Callback):
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None, which means that a
             delta is written only just before each full checkpoint, and at the end of a training.
-        states: dict from names to other objects to save, for example a `ProgressiveValidation`.
-            Each object has the methods `state_dict()` and `load_state_dict(state)`. The states of
-            `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau`, `EvalCallback`, `WeightAverage`
-            and `RateSchedule` are saved automatically.
+        states: dict from names to further objects whose states are saved, for example a
+            `ProgressiveValidation`. Each object has the methods `state_dict()` and
+            `load_state_dict(state)`. The states of `train_dataset`, `EarlyStopping`,
+            `ReduceLROnPlateau`, `EvalCallback`, `WeightAverage` and `RateSchedule` are saved
+            automatically.
         data_starts_over: whether the data start from the beginning after a restart. If
             `data_starts_over` is True, the position in the data is not saved, and any data are
             accepted. Default: False.
@@ -255,9 +256,10 @@ class RecCheckpoint(Callback):
             step: step of the state to restore; newer checkpoints are removed. Default: None, which
                 means the newest state.
             new_data: True if the data are new, for example a stream after a training on files.
-                Training then starts at the beginning of the new data; the position in the
-                checkpoint is not used. Use True only at the first start with the new data, because
-                the next checkpoint contains the position in the new data. Default: False.
+                If `new_data` is True, training starts at the beginning of the new data, and the
+                position in the checkpoint is not used. Use True only at the first start with the
+                new data, because the next checkpoint contains the position in the new data.
+                Default: False.
 
         Returns:
             Number of training steps of the restored state. If there is no checkpoint, `restore`
@@ -404,7 +406,7 @@ class RecCheckpoint(Callback):
             self._save(run_context.original_args(), full)
 
     def _due_while_waiting(self) -> tuple[bool, bool]:
-        """Return whether to save while training waits for data, and whether to merge."""
+        """While training waits for data, return whether a save and whether a merge is due."""
         writer, now = self._writer, time.monotonic()
         if writer.busy:
             return False, False

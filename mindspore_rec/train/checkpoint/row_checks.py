@@ -26,7 +26,7 @@ class RowChecks:
             the round is done. If a table keeps digests, a round compares the digests with all rows
             that have not been updated since the last delta. A round also compares all rows on Redis
             and SSDs with their checksums. Scrubbing takes at most a quarter of the training time.
-            If a quarter of the training time is not enough, a round takes longer than
+            If a round needs more than a quarter of the training time, the round takes longer than
             `scrub_seconds`. If a row has changed although no update has written the row, training
             ends with a RuntimeError that names the row. No checkpoint contains the changed row, so
             a restart continues with the undamaged row. A million rows of 16 floats in memory take

@@ -43,7 +43,7 @@ class _Failed:
 
 @dataclass(frozen=True)
 class Save:
-    """Numbers about one written checkpoint.
+    """Statistics of one written checkpoint.
 
     Attributes:
         step: number of training steps before the checkpoint.
@@ -127,7 +127,10 @@ class RunWriter:
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads; each thread has a channel to the same thread of the other workers."""
+        """Start the threads.
+
+        Each thread has a communication channel to the same thread on the other workers.
+        """
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)
@@ -185,7 +188,11 @@ class RunWriter:
         stall = time.perf_counter() - begin
 
         def write() -> list[tuple[TableParameter, int]]:
-            """Write the delta; return the tables' saved marks, [] if nothing was written."""
+            """Write the delta; return pairs (table, mark).
+
+            The changes of the table up to the mark are saved. If nothing was written, return an
+            empty list.
+            """
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []
             if self.saved_step != step:  # if equal, the saved state is older than the marks
@@ -204,7 +211,10 @@ class RunWriter:
         self._writer.begin(write)
 
     def finish_write(self) -> None:
-        """Wait until a delta is written; after a failure, the next delta contains the changes."""
+        """Wait until the delta is written.
+
+        If the write failed, the next delta includes the changes of the failed delta.
+        """
         assert self._writer is not None
         try:
             marks = self._writer.wait() or []
@@ -217,16 +227,18 @@ class RunWriter:
             table.marks.hold(self, mark)
 
     def _take_failed(self) -> None:
-        """Before the next delta is written, count a failed delta as saved if its directory exists.
+        """Count a failed delta as saved if the delta's directory exists.
 
-        The directory of a failed delta exists if its rename could be neither synced nor undone. A
-        predictor may already serve the delta, so the directory of the delta must not be removed.
-        The failed delta must be the parent of the next delta, because a chain cannot contain two
-        deltas with the same parent.
+        Call this method before the next delta is written.
+
+        The directory of a failed delta exists if the rename of the directory could neither be
+        synced nor be undone. A predictor may already serve the delta, so the directory of the delta
+        must not be removed. The failed delta must be the parent of the next delta, because a chain
+        cannot contain two deltas with the same parent.
 
         Raises:
-            OSError: the name of the delta's directory still cannot be synced, so the next delta
-                must not be written.
+            OSError: the rename of the failed delta's directory still cannot be synced to disk, so
+                the next delta must not be written.
             CheckpointError: another process wrote the directory.
         """
         failed, team = self._failed, self._writers
@@ -351,7 +363,7 @@ class RunWriter:
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
         """Return a function that returns the fields of a manifest, with a new state id.
 
-        The parent of a delta is the newest state at the call of the returned function.
+        The parent of a delta is the state that is newest when the returned function is called.
         """
         now = time.time()
         return lambda: {

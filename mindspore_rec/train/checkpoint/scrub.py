@@ -36,7 +36,7 @@ class DigestedRows:
         self._left: deque[tuple[TableParameter, int, int]] = deque()
 
     def begin(self) -> int:
-        """Begin a round; return the number of parts of the tables. A part counts as one row."""
+        """Begin a round; return the number of table parts, each of which counts as one row."""
         self._left.clear()
         for table in self._tables:
             if table.stats()["digest_bytes"] > 0:

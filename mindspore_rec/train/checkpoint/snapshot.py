@@ -89,7 +89,7 @@ def write_full(
     Args:
         cell: the training cell, or a network.
         tables: the cell's tables by name.
-        states: states of other objects.
+        states: states of objects outside the network.
         directory: directory for the files.
         shares: the part of the network that this worker writes. Default: None, which means the
             whole network.
@@ -137,8 +137,8 @@ class Delta:
     Args:
         cell: the training cell.
         tables: the cell's tables by name.
-        marks: dict from the name of a table to a mark, a point in time. Changes after the mark are
-            copied.
+        marks: dict from the name of a table to a point in time, the mark. The changes of the table
+            after the mark are copied.
         states: states of objects outside the network; the snapshot uses these states without
             copying them.
         shares: the part of the network that this worker writes. Default: None, which means the

@@ -16,7 +16,7 @@ _EDGE = 4096  # bytes at the start and the end of a column that are hashed
 
 
 def batch_digest(batch: Batch) -> int:
-    """Return a 32-bit hash of the last column, and of both ends of the other numeric columns.
+    """Return a 32-bit hash of the last column, and of the start and end of other numeric columns.
 
     Example:
         >>> one, other = (Batch((np.array([row]), np.ones(1))) for row in (1, 2))

@@ -123,7 +123,7 @@ class IterableBatches(BatchSource):
 
     @property
     def has_state(self) -> bool:
-        """True if the iterable has a state, and its `state_dict` accepts the number of batches."""
+        """True if the iterable has a state, and `state_dict` takes a number of batches."""
         return self._stateful and self._names_batches()
 
     @property
@@ -216,8 +216,8 @@ class DatasetBatches(BatchSource):
         # The names are read only if needed: to return the names, MindSpore copies the pipeline.
         names = tuple(self.column_names) if self._numpy else None
         # The iterator runs in the calling thread, because in a separate thread, an error inside the
-        # pipeline would crash MindSpore 2.10. A disadvantage is that Ctrl-C does not end a wait at
-        # once.
+        # pipeline would crash MindSpore 2.10. In the calling thread, Ctrl-C does not end a wait
+        # immediately.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):
@@ -255,8 +255,8 @@ class DatasetBatches(BatchSource):
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
         """Return this source if the data set is already sharded for the worker.
 
-        Returns: This source; None if the data set has no shards, so that the caller must divide the
-            rows of each batch.
+        Returns: This source; None if the data set has no shards. If the result is None, the caller
+            must divide the rows of each batch.
 
         Raises:
             ValueError: `num_shards` or `shard_id` of the data set does not match the workers.

@@ -48,13 +48,14 @@ class FeatureBatches(BatchWrapper):
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
             FeaturePipeline learns only in training. The statistics that a FeaturePipeline has
             learned are part of the state of `FeatureBatches`. A `Schema` is also accepted as
-            `specs`. `FeatureBatches` does not fit a `Schema`, so call `Schema.fit` before.
+            `specs`. Call `Schema.fit` before passing a `Schema`, because `FeatureBatches` does not
+            call `fit`.
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
             set, iterating over this object sets the event time of the tables for each batch.
             Default: the tables of the network that `RecModel` trains.
-        is_train: whether to set the event time and to learn. Use False for evaluation; a source
-            with column names then needs no timestamp column. `RecModel.eval` rejects a pipeline
-            that would learn. Default: True.
+        is_train: whether batches have an event time, and a FeaturePipeline learns. Use False for
+            evaluation. With False, a source with column names needs no timestamp column.
+            `RecModel.eval` rejects a pipeline that would learn. Default: True.
 
     Attributes:
         source: the source of raw batches.
@@ -184,14 +185,16 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables that receive the event time: `tables`, if the argument was passed.
+        """Return the tables that receive the event time.
+
+        If the constructor's argument `tables` was set, return the tables in that argument.
 
         Args:
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, and either `tables` lacks a table that evicts by
-                age, or no feature is looked up in a table.
+            ValueError: a feature is the timestamp, but no feature is looked up in a table, or
+                `tables` lacks a table that evicts by age.
         """
         if not self._timed:
             return self.source.event_tables(tables)

@@ -18,7 +18,9 @@ __all__ = ["InsertFunc"]
 
 
 class InsertFunc:
-    """Function that `get_insert_func` returns, for a Dataset or for a dict or tuple of columns.
+    """Function that computes keys, from a Dataset or from a dict or tuple of columns.
+
+    `get_insert_func` returns an `InsertFunc`.
 
     Args:
         specs: FeatureSpec objects, a FeaturePipeline, or a Schema; a Schema does not learn.

@@ -37,7 +37,7 @@ class KeptBatches(BatchWrapper):
     ahead.
 
     Rows from files may be read in shuffled order. First, all rows are read once, and the rows'
-    events are sorted by time. Each row's history is then looked up in the sorted events and in the
+    events are sorted by time. The history of each row is looked up in the sorted events and in the
     events of the tables. Before the first batch, training writes the events of all rows to the
     tables.
 
@@ -47,8 +47,8 @@ class KeptBatches(BatchWrapper):
         source: batches with the arrays of a schema.
         schema: the schema.
         tables: tables of the network, including the users' tables.
-        rows: if the rows are from files, a function that returns batches of all rows in order.
-            Default: None, which means that the rows are from a stream.
+        rows: function that returns batches of all rows in order; only for rows from files. Default:
+            None, which means that the rows are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
 
@@ -75,7 +75,7 @@ class KeptBatches(BatchWrapper):
         return [EventState(*each) for each in pairs]
 
     def for_evaluation(self) -> KeptBatches:
-        """Return the batches for an evaluation, which does not change the tables."""
+        """Return the batches for an evaluation; the tables do not change."""
         return KeptBatches(self.source, self.schema, self._tables, self._rows, is_train=False)
 
     @property
@@ -199,7 +199,7 @@ def _together(commits: Sequence[_Commit], other: _Commit | None) -> _Commit | No
 
 
 def _replaced(names: Iterable[str], kept: Sequence[KeptEvents]) -> Iterator[str]:
-    """Yield the names; replace each name of kept events by the names of a history's arrays."""
+    """Yield `names`, with each name of kept events replaced by the names of a history's arrays."""
     of = {events_name(each.name): each for each in kept}
     for name in names:
         if name not in of:
@@ -215,7 +215,7 @@ def _table_of(kept: KeptEvents, tables: Mapping[str, Any]) -> Any:
 
 
 class _Scratch:
-    """Temporary changes of users' rows, which hide the rows of a table but do not change the table.
+    """Temporary rows of users, which hide the rows in a table but do not change the table.
 
     Args:
         table: the table.
@@ -234,7 +234,7 @@ class _Scratch:
         return rows
 
     def write_rows(self, users: np.ndarray, rows: np.ndarray) -> None:
-        """Set the users' rows; the table behind this object stays unchanged."""
+        """Set the users' rows in this object; the rows in the table do not change."""
         self._above.write_rows(users, rows)
 
     def set_event_time(self, seconds: int) -> None:
@@ -242,7 +242,10 @@ class _Scratch:
         self.event_time = max(seconds, self.event_time or 0)
 
     def evict_due(self) -> None:
-        """Do nothing, because users whose rows are due for eviction have no history."""
+        """Do nothing.
+
+        A user whose row is due for eviction counts as a user without a history.
+        """
 
     def close(self) -> None:
         """Free the rows."""

@@ -28,8 +28,8 @@ _AHEAD = 2  # batches; their arrays are made while the training computes
 class SchemaBatches(BatchWrapper):
     """Batches of a schema's arrays, computed from batches of raw columns.
 
-    Call `Schema.fit` before; reading batches does not change the schema. If the schema has a time
-    column, training batches include the event time.
+    Call `Schema.fit` before reading batches, because reading does not change the schema. If the
+    schema has a time column, training batches include the event time.
 
     Args:
         source: batches of raw columns, such as `mindspore_rec.data.Rows.batches` makes.
@@ -90,7 +90,10 @@ class SchemaBatches(BatchWrapper):
         )
 
     def read(self) -> Iterator[Batch]:
-        """Return an iterator over one pass of arrays; a thread makes two batches in advance."""
+        """Return an iterator over the batches of one pass.
+
+        A thread computes two batches in advance.
+        """
         batches = super().read()
 
         def following() -> Batch | None:
@@ -114,5 +117,5 @@ class SchemaBatches(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """Always False, because batches that were read ahead are lost when an iteration ends."""
+        """Always False: if an iteration ends early, the batches that were read ahead are lost."""
         return False

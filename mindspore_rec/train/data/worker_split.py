@@ -113,7 +113,7 @@ class WorkerSplit(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """True if the source's `reads_on` is True, and one source batch gives one batch."""
+        """True if the source's `reads_on` is True, and a step reads one batch of the source."""
         return self.by != "batches" and self.source.reads_on
 
     def read(self) -> Iterator[Batch]:

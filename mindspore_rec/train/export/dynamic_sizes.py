@@ -120,7 +120,9 @@ class _Sizes:
         return np.where(np.isin(np.arange(len(shape)), at), -1, shape)
 
     def _made_by_size(self, name: str, value: np.ndarray) -> list[Any]:
-        """Return nodes that make a constant from the size of an input; [] for other constants.
+        """Return nodes that compute a constant from an input's size.
+
+        If the constant does not depend on an input's size, return [].
 
         The constant is the size itself, or a tensor that repeats one row for each row of the input.
 

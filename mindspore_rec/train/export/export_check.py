@@ -57,7 +57,7 @@ def _tried_inputs(
 ) -> list[np.ndarray]:
     """Return random inputs; rows of variable length get 0 to `longest` values.
 
-    If `longest` is not 0, at least one row has a value.
+    If `longest` is above 0, at least one of the rows gets a value.
     """
     ends = {name: np.cumsum(rng.integers(0, longest + 1, rows)) for name in _offsets_of(specs)}
     arrays = []

@@ -32,7 +32,8 @@ def free_slices(model: Any, sizes: Collection[int]) -> None:
         sizes: sizes in the exported model that stand for dynamic sizes.
 
     Raises:
-        NotExportableError: in a tensor of unknown shape, a start or end is near a dynamic size.
+        NotExportableError: in a tensor of unknown shape, the start or end of a slice is near one of
+            `sizes`.
     """
     import onnx
 
@@ -76,7 +77,7 @@ def _change_slices(graph: Any, change: _Change) -> None:
 
 
 def _from_end(place: int, size: int, sizes: Collection[int]) -> int:
-    """Return `place`, as a negative index if it is in the second half of a dynamic dimension.
+    """Return `place`; if `place` is in the second half of a dynamic dimension, as a negative index.
 
     Args:
         place: start or end of a slice.
@@ -84,7 +85,7 @@ def _from_end(place: int, size: int, sizes: Collection[int]) -> int:
         sizes: sizes in the exported model that stand for dynamic sizes.
 
     Raises:
-        NotExportableError: the size is unknown, and `place` is near a dynamic size.
+        NotExportableError: the size is unknown, and `place` is near one of `sizes`.
 
     Example:
         >>> _from_end(1009, 1010, [1009]), _from_end(5, 1009, [1009]), _from_end(60, 64, [1009])
@@ -98,6 +99,6 @@ def _from_end(place: int, size: int, sizes: Collection[int]) -> int:
 
 
 def _mended(node: Any, starts: _Places, ends: _Places, axes: _Places) -> tuple[_Places, _Places]:
-    """Return starts and ends of a slice; replace the end that MindSpore exports for `x[-1]`."""
+    """Return the starts and ends of a slice; correct the end that MindSpore exports for `x[-1]`."""
     pairs = zip(starts, ends, strict=True)
     return starts, [_END if pair == _LAST else pair[1] for pair in pairs]

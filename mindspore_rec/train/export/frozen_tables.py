@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups in tables whose rows no longer change, by MindSpore's own operators."""
+"""Lookups with MindSpore's own operators, in tables whose rows no longer change."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class FrozenTable(nn.Cell):
         return self.rows_of(ids)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the combined rows of bags `[bags, length]`, as `TableParameter.pool_eval` does."""
+        """Return one combined row per bag, like `TableParameter.pool_eval`."""
         if offsets is not None or weights is not None:
             raise ValueError("bags with offsets or weights have no form as MindIR")
         total = self.rows_of(ids).sum(1)

@@ -56,12 +56,15 @@ class LookupMark(nn.Cell):
             rows = rows * ops.expand_dims(weights * self.weight, -1)
         if offsets is None:
             return rows.sum(1)
-        # This sum has the shape of the lookup's output, and depends on all inputs of the lookup.
-        # The exported sum is never computed.
+        # The returned sum has the shape of the lookup's output, and depends on all inputs of the
+        # lookup. The exported sum is never computed.
         return ops.gather(self.starts, offsets, 0) + rows.sum(0)
 
     def construct(self, ids: Tensor, descriptor: Tensor, like: Tensor, anchor: Tensor) -> Tensor:
-        """Return a Gather of the ids, with the signature of the lookup in a group of tables."""
+        """Return a Gather of the ids.
+
+        The arguments are the same as for a lookup in a group of tables.
+        """
         return ops.gather(self.rows, ids, 0)
 
 

@@ -31,8 +31,8 @@ def export_mindir(
     """Write a network as MindIR with the current rows of its tables, and check the file's outputs.
 
     Args:
-        network: the network, which stays in evaluation mode afterwards. The network's tables may be
-            in any tier, but two copies of all rows must fit in memory.
+        network: the network; the function sets the network to evaluation mode. The network's tables
+            may be in any tier, but two copies of all rows must fit in memory.
         path: path of the file; `.mindir` is added if missing.
         inputs: inputs of the network, such as `["ids:INT64:-1,26"]`, in any form that `Predictor`
             accepts. Default: the network's `set_inputs`.

@@ -125,12 +125,12 @@ def _bag(
 
 
 def _other(node: Any, name: str) -> str:
-    """Return the input of a node that is not `name`; the node has two inputs."""
+    """For a node with two inputs, return the input other than `name`."""
     return str(node.input[1] if node.input[0] == name else node.input[0])
 
 
 def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
-    """Return the name of the value that is multiplied by the Parameter of the weights."""
+    """Return the name of a bag's weights: the factor of the Parameter `mark + WEIGHTS`."""
     while name in makers:
         node = makers[name]
         if node.op_type == "Mul" and mark + WEIGHTS in node.input:

@@ -34,8 +34,8 @@ def open_by_mindspore(
     Args:
         entry: checkpoint that will be loaded into the network.
         network: the network, or a function that makes it. If `network` is None, the checkpoint's
-            builder makes the network. If `network` is not a Cell, the runner frees the tables of
-            the network that was made.
+            builder makes the network. If a function or the builder made the network, the runner
+            frees the network's tables.
         inputs: inputs of the network. Default: the inputs from the network's `set_inputs`, or else
             from the checkpoint.
         choose_mode: True to set MindSpore's graph mode; False to keep the mode of the process.

@@ -2,7 +2,7 @@
 """Explain in one sentence why MindSpore cannot compile or run a network for a batch.
 
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
-output or C++ file names. For any cause, MindSpore may raise a TypeError, a ValueError or a
+output or C++ file names. Whatever the cause is, MindSpore may raise a TypeError, a ValueError or a
 RuntimeError. Like `operator_errors`, this module therefore reads the text of the error. No other
 code reads the text of an error, except for one message of `fuse`.
 """
@@ -22,7 +22,7 @@ from mindspore_rec.train.graph.said import beside_text
 
 __all__ = ["LABEL_HAS_FEWER_AXES", "LABEL_HAS_MORE_AXES", "explained_by_batch"]
 
-# Messages of errors that a cell with a network and a loss raises during compilation.
+# Error messages that are raised when the graph of a network with its loss is compiled.
 LABEL_HAS_FEWER_AXES = "the shape of the label has fewer axes than that of the prediction"
 LABEL_HAS_MORE_AXES = "the shape of the label has more axes than that of the prediction"
 
@@ -51,7 +51,7 @@ def explained_by_batch(
     Args:
         error: the error that MindSpore raised.
         columns: names of the called network's columns in error messages.
-        batch: columns passed in the call.
+        batch: columns with which the network was called.
 
     Example:
         >>> import numpy as np

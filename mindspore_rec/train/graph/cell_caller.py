@@ -27,14 +27,14 @@ _Signature = tuple[tuple[tuple[int, ...], Any], ...]
 class CellCaller:
     """Calls a cell under the graph lock with batches of any size, in GRAPH_MODE or PyNative mode.
 
-    In GRAPH_MODE, MindSpore compiles a separate graph for each shape. This class compiles separate
-    static graphs, the fastest kind of graph, for the first two shapes: a full batch and the shorter
-    last batch of an epoch. For the third shape, a third graph is compiled, which serves all sizes.
-    The third graph has dynamic sizes in the dimensions that have varied. The dynamic graph is about
-    10 to 30 % slower per step than the first two graphs but needs no further compilation. If the
-    backbone's attribute `varying_inputs` is True, all first dimensions are already dynamic in the
-    first graph. If `set_inputs` of the cell was called before, the class does not change the cell's
-    inputs.
+    In GRAPH_MODE, MindSpore compiles a separate graph for each shape. Static graphs are the fastest
+    kind of graph, so this class compiles a static graph for each of the first two shapes. The first
+    two shapes are often the shapes of a full batch and of the shorter last batch of an epoch. For
+    the third shape, a third graph is compiled, which serves all sizes. The third graph has dynamic
+    sizes in the dimensions that have varied. The dynamic graph is about 10 to 30 % slower per step
+    than the first two graphs but needs no further compilation. If the backbone's attribute
+    `varying_inputs` is True, all first dimensions are already dynamic in the first graph. If
+    `set_inputs` of the cell was called before, the class does not change the cell's inputs.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
     `cell.set_train(False)`. An inner cell in evaluation mode stays in this mode while the network
@@ -44,7 +44,7 @@ class CellCaller:
         cell: the cell to call.
         backbone: the network inside the cell. The caller sets the mode of `backbone` too, because
             another cell with the same network may have changed the mode. Default: None, which means
-            the cell itself.
+            that `cell` is the backbone.
         labelled: whether the last column of a batch is a label and therefore not an input of the
             backbone. `labelled` is used for error messages. Default: False.
 
@@ -128,10 +128,10 @@ class CellCaller:
         else:
             seen.append(signature)
         self.compilations += 1
-        # Collect garbage now, so that a collection by MindSpore during a compilation frees no
-        # network. If an older network were freed during a compilation, MindSpore would forget the
-        # new graph's arguments, and would compile the new graph a second time at the next call of
-        # the cell.
+        # Collect garbage now, because garbage collection during a compilation might free a network.
+        # If an older network were freed during a compilation, MindSpore would forget the new
+        # graph's arguments, and would compile the new graph a second time at the next call of the
+        # cell.
         gc.collect()
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:

@@ -11,7 +11,7 @@ __all__ = ["MindSporeEngine"]
 
 
 class MindSporeEngine:
-    """The `Engine` that workers use if they compute with MindSpore."""
+    """`Engine` of workers that compute with MindSpore."""
 
     def limit_threads(self, threads: int) -> None:
         """If the program has not set the number of threads per operator, set it."""

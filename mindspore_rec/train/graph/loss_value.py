@@ -13,7 +13,9 @@ __all__ = ["loss_value"]
 
 
 def loss_value(outputs: Any) -> float:
-    """Return the loss: the mean of a train step's output, or of the first element of a tuple.
+    """Return the mean of the loss in a train step's output.
+
+    If the output is a tuple or list, the first element is the loss.
 
     Args:
         outputs: a Tensor, or a tuple or list with the loss first.

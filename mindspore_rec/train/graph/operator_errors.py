@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Short messages for errors of table operators, and repair of graphs after such errors.
 
-MindSpore puts an operator's message into a page of other text. After any operator in a graph has
-failed, MindSpore refuses to run the graph again, although the table is unchanged. This module wraps
-the function with which MindSpore runs a Cell's graph: an error then has a short message, and the
-graph can run again. The exception's message is the operator's message; the exception's attribute
-`mindspore_text` is MindSpore's message. The next call of the cell recompiles the graph. MindSpore's
-error has no specific type, so this module reads the text of the error.
+MindSpore surrounds an operator's message with a page of other text. After any operator in a graph
+has failed, MindSpore refuses to run the graph again, although the table is unchanged. This module
+wraps the function with which MindSpore runs a Cell's graph: an error then has a short message, and
+the graph can run again. The exception's message is the operator's message; the exception's
+attribute `mindspore_text` is MindSpore's message. The next call of the cell recompiles the graph.
+MindSpore's error has no specific type, so this module reads the text of the error.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ set_engine(MindSporeEngine())
 _held = ctypes.CDLL(LIBRARY)
 
 
-# Users pass keys to these operators, so a call waits for the operator, and raises its errors.
+# Operators that take keys from users. A call waits until the operator has finished, so that the
+# call raises the operator's errors.
 _WITH_USERS_KEYS = frozenset(
     f"Msr{name}"
     for name in (
@@ -91,7 +92,8 @@ class TableOperator(ops.Custom):
         """Set an attribute with the output dtypes, so that PyNative mode distinguishes operators.
 
         PyNative mode caches the output dtypes by the function and the attributes of an operator.
-        Without the attribute, an operator would use the cached dtypes of another operator.
+        Without the attribute `output_dtypes`, an operator might get the cached dtypes of another
+        operator.
 
         Args:
             dtypes: dtype of the output, or a tuple of dtypes.
@@ -104,8 +106,8 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # Wait for the operator, because PyNative mode would raise its error only at a later
-                # operation.
+                # Wait for the operator. Otherwise, PyNative mode would raise the operator's error
+                # only at a later operation.
                 _pynative_executor.sync()
             return result
 

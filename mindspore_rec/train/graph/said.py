@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors with a one-sentence message that keep MindSpore's long text in an attribute.
+"""Errors with a one-sentence message; MindSpore's long message is kept in an attribute.
 
 A user of a terminal sees the last line of an error first, so the sentence must be in the last line.
 MindSpore's text is the exception's attribute `mindspore_text`. The text is also logged at level

@@ -70,7 +70,9 @@ def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> No
 
 
 def members_of(network: nn.Cell) -> int:
-    """Return a network's number of members; in training, each member returns its own logit.
+    """Return a network's number of members; 1 for a cell that is not a `Network`.
+
+    In training, each member returns its own logit.
 
     Example:
         >>> members_of(nn.Dense(2, 1))

@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """Lookups of one table, each with the columns or fields of a batch that may contain its ids."""
+    """Lookups of one table; for each lookup, the columns or fields that may contain the ids."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0
@@ -62,7 +62,7 @@ class _Watched:
 
 
 class IdColumns:
-    """Finds the ids of a batch that each table will look up, before the network runs.
+    """Determines which ids each table will look up, before the network runs on a batch.
 
     After a step, `recent_lookups` of each table returns one hash for each array of ids that the
     step looked up in the table. The columns of the batch are hashed too: whole columns, groups of
@@ -74,8 +74,8 @@ class IdColumns:
         tables: the tables.
         prefetch_ids: a function that takes a batch's columns and returns a dict from table names to
             ids. The ids of a table are an array or a list of arrays. For tables that are not in the
-            dict, hashes identify the id columns. Default: None, which means that hashes identify
-            the id columns of all tables.
+            dict, the id columns are found by comparing hashes. Default: None, which means that the
+            id columns of all tables are found by comparing hashes.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -145,7 +145,10 @@ class IdColumns:
         return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Compare a batch with the lookups of its step; call after each step while `watching`."""
+        """Compare a batch with the lookups of the batch's step.
+
+        Call this method after each step while `watching` is True.
+        """
         for name, watched in self._watched.items():
             if watched.done:
                 continue

@@ -44,7 +44,7 @@ class TrainLoop:
         call: `CellCaller` of the training cell.
         run: parameters that callbacks read by `run_context.original_args()`.
         callbacks: a callback, or a manager of several callbacks.
-        interruption: records a request to stop by Ctrl-C or SIGTERM.
+        interruption: object that records whether Ctrl-C or SIGTERM has requested a stop.
         stage: prefetch stage, which reads batches ahead.
         event_tables: tables that receive the event time of each batch, just before the batch's
             step.

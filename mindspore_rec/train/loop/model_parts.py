@@ -64,7 +64,7 @@ class ModelParts(Model):
         return batch_source(data, argument)
 
     def _mode(self) -> AbstractContextManager[None]:
-        """Return graph mode for a network made from a schema, which always compiles in graph mode.
+        """Return a context in which a network that was made from a schema runs in graph mode.
 
         MindSpore's default, PyNative mode, is several times slower. Networks that were not made
         from a schema may need PyNative mode, so their mode is not changed.

@@ -15,7 +15,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def takes_prefetch_ids(method: Method) -> Method:
-    """Let a training method accept `prefetch_ids` as an argument, in place of the attribute."""
+    """Let a training method accept the old argument `prefetch_ids`, and warn about the argument."""
 
     @functools.wraps(method)
     def call(self: Any, *arguments: Any, **named: Any) -> Any:

@@ -126,15 +126,17 @@ class Passes:
         }
 
     def go_on(self, state: Mapping[str, Any], path: Any) -> None:
-        """Resume at the position in `state`; call `keep` first, and `go_on` before the first batch.
+        """Resume at the position in `state`.
+
+        Call `keep` before `go_on`, and call `go_on` before the first batch.
 
         Args:
             state: position that the method `state` returned.
             path: path of the checkpoint that contains the state, for error messages.
 
         Raises:
-            ValueError: the data or the division of the data differ from the state, or the state is
-                damaged.
+            ValueError: the data, or the division of the data among workers, differ from the state;
+                or the state is damaged.
         """
         at = _place_of(state, path)
         if not at.batches:
@@ -157,7 +159,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if the data begin with the batches before the position `state`.
+        """Raise ValueError if the data begin with the batches that were trained before `state`.
 
         Args: see `go_on`.
         """
@@ -195,7 +197,7 @@ class Passes:
             )
 
     def _check_first(self, at: PassPlace, path: Any) -> None:
-        """Check that the first batch of a new pass equals the first batch of the pass in `at`."""
+        """Check that a new pass begins with the same batch as the pass whose position is `at`."""
         if self._first(at) != at.first:
             raise ValueError(_other_batches(at, path))
 
@@ -206,7 +208,7 @@ class Passes:
         return None if batch is None else self._digest(batch)
 
     def _begins_with(self, at: PassPlace) -> bool:
-        """Return whether a new pass over the data begins with the batches before the position `at`.
+        """Return whether a new pass begins with the batches that precede the position `at`.
 
         If the first batch differs, no further batch is read.
         """
@@ -220,7 +222,7 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """Begin another pass with the random states in `at`; after the context, end the pass."""
+        """Context with an iterator over another pass, read with the random states in `at`."""
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()
@@ -230,7 +232,7 @@ class Passes:
                 close()
 
     def _count_steps(self, complete: bool) -> None:
-        """After a resume, correct the total number of steps; warn if no step is left."""
+        """After a resume, reduce `total_steps` to the remaining steps; warn if no step remains."""
         run = self._run
         if run.total_steps is not None and run.batch_num != sys.maxsize:
             left = (run.epoch_num - self.epochs_over) * run.batch_num - self.taken
@@ -415,7 +417,7 @@ def _dataset_seed(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
-    """Set the random generators to `generators`; after the context, restore their old states."""
+    """Inside the context, the random generators have the states `generators`."""
     now = random_state()
     with _dataset_seed(generators[_SEED]):
         set_random_state(dict(generators))

@@ -79,7 +79,7 @@ class PrefetchStage:
 
     @property
     def ids_known(self) -> bool:
-        """True if batches can be read ahead, because the id columns of a table are known."""
+        """True if the id columns of a table are known, so that batches can be read ahead."""
         return self._columns.known
 
     @property
@@ -89,7 +89,7 @@ class PrefetchStage:
 
     @property
     def reads_ahead(self) -> bool:
-        """True if a batch may be read from the source before earlier batches are trained on."""
+        """True if the stage may read a batch before the steps of earlier batches have run."""
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:

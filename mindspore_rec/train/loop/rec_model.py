@@ -94,11 +94,12 @@ class RecModel(ModelEvaluation):
         network: cell that computes the prediction from its inputs. If `loss_fn` is None, and the
             network was not made from a schema with labels, the cell computes the loss. If both
             `loss_fn` and `optimizer` are None, the cell may be a whole train step.
-        loss_fn: cell that computes the loss from prediction and label. Default: None. If the
-            network was made from a schema with labels, None means the loss of these labels. For
-            labels with two values, the loss is the log loss. For labels that are numbers, the loss
-            is half of the squared error, after the error was divided by the label's standard
-            deviation. If rows have weights, the loss of a row is multiplied by the row's weight.
+        loss_fn: cell that computes the loss from prediction and label. Default: None. If `loss_fn`
+            is None, and the network was made from a schema with labels, the loss of these labels is
+            used. For labels with two values, the loss is the log loss. For labels that are numbers,
+            the loss is half of the squared error, where the unit of the error is the label's
+            standard deviation. If rows have weights, the loss of a row is multiplied by the row's
+            weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None. If the network was made from a schema with
             labels and `loss_fn` is None too, the default is `LazyAdam` with the network's
@@ -133,9 +134,9 @@ class RecModel(ModelEvaluation):
             returns a dict from table names to the ids that the network will look up. The ids of a
             table are an array or a list of arrays. `prefetch_ids` is required for a table whose
             cache prefetches rows and whose ids the network computes. Set `prefetch_ids` before
-            training. Default: None, which suffices if all ids are columns, or fields of columns, of
-            the batch. If `prefetch_ids` is None, the first training step shows which columns
-            contain each table's ids.
+            training. Default: None, which suffices if every id is in a column of the batch. If
+            `prefetch_ids` is None, the first training step shows which columns contain each table's
+            ids.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, or has a value that is not
@@ -515,7 +516,7 @@ class RecModel(ModelEvaluation):
 
         If a cache prefetches, the step of a batch begins only after the next `CacheConfig.prefetch`
         batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
-        `StreamingDataset`, the step begins earlier if the stream has no further rows yet. If the
+        `StreamingDataset`, the step does not wait if the stream has no further rows yet. If the
         data are from another source that pauses, use a small `CacheConfig.prefetch`.
 
         Returns:
@@ -555,8 +556,8 @@ class RecModel(ModelEvaluation):
         Args:
             rows: a `mindspore_rec.data.Rows`, the batches of a `Rows`, a DataFrame, or an Arrow
                 Table. If the scales of the schema have learned nothing, they learn from a sample of
-                the rows. A `StreamSource` is accepted too. Scales do not learn from a
-                `StreamSource`, so call `Schema.fit` before.
+                the rows. A `StreamSource` is accepted too. Call `Schema.fit` before passing a
+                `StreamSource`, because scales do not learn from a stream.
             batch_size: number of rows per batch. If `rows` already has a batch size (batches or a
                 `StreamSource`), `batch_size` must be None. Default: 256 to 4096, depending on the
                 number of rows.
@@ -742,8 +743,9 @@ class RecModel(ModelEvaluation):
             config: only None is supported.
 
         Returns:
-            The network's output. For rows, a float32 NumPy array of probabilities or, if the label
-            is a number, of predicted numbers. The shape is `[N]`, or `[N, T]` for several labels.
+            The network's output. For rows of raw columns, the output is a float32 NumPy array of
+            probabilities, or of predicted numbers if the label is a number. The shape is `[N]`, or
+            `[N, T]` for several labels.
 
         Raises:
             TypeError: an input is neither an array nor a Tensor.
@@ -759,7 +761,7 @@ class RecModel(ModelEvaluation):
             return self._predict_arrays(*predict_data)
 
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function like `predict` whose histories also contain the events of other rows.
+        """Return a function that predicts like `predict`, but with more events in the histories.
 
         If the schema has a `KeptHistoryColumn`, the histories in `predict` contain only events of
         the training. The returned function also uses the events in `events`. If `events` are the
@@ -834,7 +836,7 @@ class RecModel(ModelEvaluation):
 
     @property
     def states(self) -> dict[str, Any]:
-        """Learned scales of the schema, to pass as `states` of a checkpoint."""
+        """Learned scales of the schema as a dict, for the argument `states` of `RecCheckpoint`."""
         return {} if self._rows is None else {"features": self._rows.schema}
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

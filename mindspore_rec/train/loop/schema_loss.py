@@ -21,7 +21,7 @@ def loss_of(schema: Schema) -> nn.Cell:
     """Return the loss of a schema's labels.
 
     The loss of a label with two values is the log loss, computed from a logit. The loss of a label
-    that is a number is half of the squared error, after the error was divided by the label's
+    that is a number is half of the squared error, where the unit of the error is the label's
     standard deviation. The loss of a row is the mean loss of its labels, multiplied by the row's
     weight.
 
@@ -45,10 +45,11 @@ class SchemaLoss(nn.Cell):
         schema: the schema; the kind of each label determines :math:`l_t`.
 
     Inputs:
-        prediction: float32 Tensor `[B, T]`. For a label with two values, a logit; for a label that
-            is a number, the distance from the mean in standard deviations.
-        label: float32 Tensor `[B, T]`. For a label with two values, 0 or 1; for a label that is a
-            number, the distance from the mean in standard deviations.
+        prediction: float32 Tensor `[B, T]`. For a label with two values, the prediction is a logit.
+            For a label that is a number, the prediction is the distance from the mean in standard
+            deviations.
+        label: float32 Tensor `[B, T]`. A label with two values is 0 or 1. A label that is a number
+            is given as the distance from the mean in standard deviations.
         weight: float32 Tensor `[B, 1]`; omit if all weights are 1.
 
     Outputs:
@@ -80,7 +81,10 @@ def _log_losses(logit: Tensor, label: Tensor) -> Tensor:
 
 
 class SchemaLossCell(nn.Cell):
-    """Network with its loss. The last array of a batch is the label, after an optional weight.
+    """Network with its loss.
+
+    The last array of a batch is the label. If rows have weights, the array before the label
+    contains the weights.
 
     Args:
         network: cell that computes the predictions from the first arrays of a batch.

@@ -46,8 +46,8 @@ def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]
         as in 'auc.clicked'.
 
     Raises:
-        ValueError: a name is unknown, none of the labels fits the metric, or the schema has no
-            group.
+        ValueError: a name is unknown, none of the labels fits the metric, or the metric needs a
+            group that the schema lacks.
     """
     known = {**_BINARY, **_NUMBER}
     made: dict[str, Metric] = {}

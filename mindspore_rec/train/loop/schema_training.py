@@ -66,7 +66,7 @@ def is_raw(data: Any) -> bool:
 
 
 def _remedy(data: Any) -> str | None:
-    """If `data` is a path or a Series, return a text on how to get rows from it; else None."""
+    """If `data` is a path or a Series, explain how to get rows from `data`; else return None."""
     if isinstance(data, (str, os.PathLike)):
         return f"the path {os.fspath(data)!r}: mindspore_rec.data.read(path) has its rows"
     if type(data).__name__ == "Series":
@@ -159,8 +159,8 @@ class SchemaTraining:
         If the schema has a `KeptHistoryColumn`, the batches contain the histories.
 
         Args:
-            data: a `Rows`, its batches, a DataFrame or an Arrow Table; a `StreamSource` of raw
-                columns, such as a `KafkaSource`; or other data.
+            data: the data. Raw rows may be a `Rows`, the batches of a `Rows`, a DataFrame, an Arrow
+                Table, or a `StreamSource` of raw columns, such as a `KafkaSource`.
             argument: name of the data in error messages.
             metrics: metrics of the model, by name.
             is_train: True for training data. Data that are neither batches nor a stream are

@@ -44,9 +44,9 @@ class TrainStep(nn.Cell):
     """Cell that computes the loss and its gradients, and applies one optimizer step.
 
     Use this cell instead of `mindspore.nn.TrainOneStepCell`. `TrainOneStepCell` computes the
-    network once for the loss and again for the gradients. The graph compiler merges these two
-    computations if all operators are pure functions. The graph compiler never merges lookups that
-    insert and count keys, so the tables of a `TrainOneStepCell` would count every key twice.
+    network once for the loss and again for the gradients. The graph compiler merges equal
+    computations only if all operators are pure functions. Lookups that insert and count keys are
+    not pure functions, so the tables of a `TrainOneStepCell` would count every key twice.
 
     Args:
         network: cell that returns the loss.
@@ -55,8 +55,8 @@ class TrainStep(nn.Cell):
             must equal the optimizer's `loss_scale`. Default: 1.0.
         fuse: if True, combine several layers of `mindspore_rec.nn` in the network into one
             operator, as `mindspore_rec.nn.fuse` does. A warning is given if the layers cannot be
-            combined. A container, such as an `nn.SequentialCell`, stays unchanged without a
-            warning. Default: False, which leaves the network unchanged.
+            combined. If the network is a container, such as an `nn.SequentialCell`, nothing is
+            combined and no warning is given. Default: False, which leaves the network unchanged.
 
     Inputs:
         The inputs of the network.
@@ -103,8 +103,8 @@ class TrainStep(nn.Cell):
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)
-        # Differentiate a cell, because MindSpore never frees the object of a differentiated method,
-        # nor the network's tables.
+        # Differentiate a cell and not a method of this object. MindSpore never frees an object
+        # whose method was differentiated, so the network's tables would stay in memory.
         scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 

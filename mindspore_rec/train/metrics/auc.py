@@ -17,7 +17,7 @@ __all__ = ["AUC"]
 
 
 class AUC(BinaryMetric):
-    """Exact area under the ROC curve; a pair with equal scores counts one half.
+    """Exact area under the ROC curve; a pair of rows with equal scores counts one half.
 
     For definition and source, see `mindspore_rec.metrics.functional.auc`. Without weights, the
     value does not depend on the order of the rows or on the batches. While all added rows have one

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base class of all metrics, which counts rows, and merges metrics over different rows."""
+"""Base class of all metrics; it counts rows, and merges metrics over different rows."""
 
 from __future__ import annotations
 

@@ -90,13 +90,13 @@ class RankingMetric(_ListMetric):
         self._sum = 0
 
     def add_ranks(self, rank: npt.ArrayLike, offsets: npt.ArrayLike | None = None) -> None:
-        """Add rows by the ranks of their targets.
+        """Add rows, given the ranks of the rows' targets.
 
         Args:
             rank: ``[B]``, the rank of one target per row; or, if `offsets` is set, ``[N]``, the
                 concatenated ranks of all rows.
-            offsets: ``[B + 1]``; row b has the ranks from ``offsets[b]`` up to ``offsets[b + 1]``.
-                Default: None.
+            offsets: ``[B + 1]``; row b has the ranks ``rank[offsets[b]:offsets[b + 1]]``. Default:
+                None.
 
         Raises:
             TypeError: the ranks are not numbers, or the offsets are not integers.

@@ -24,8 +24,8 @@ class StreamingAUC(BinaryMetric):
 
     Between the logits -16 and 16, all bins have the same width in logits, ``32 / (num_bins - 2)``.
     The first bin counts logits below -16, and the last bin counts logits above 16. Click rates near
-    0.001 are thus resolved as finely as click rates near 0.5. A pair of a positive and a negative
-    row in the same bin counts one half, so the value is not exact. The value is at most
+    0.001 are resolved as finely as click rates near 0.5. A pair of a positive and a negative row in
+    the same bin counts one half, so the value is not exact. The value is at most
     :meth:`error_bound` away from the exact AUC of the same rows and weights. The error bound is
     computed from the counts of the bins, and is valid for any predictions. With the default bins
     and logits of standard deviation 1.5, the bound is about 0.0002. If all predictions are in one

@@ -51,9 +51,9 @@ class TrainSummary:
         samples: number of rows in the batches of all completed steps.
         epochs: number of completed epochs.
         seconds: wall time of the run.
-        step_seconds: seconds spent in steps and in waiting for batches. The following are not
-            counted: the first step of the run, steps that compiled a graph, and callbacks at the
-            end of a step, such as an evaluation.
+        step_seconds: seconds spent in steps and in waiting for batches. `step_seconds` excludes the
+            first step of the run, steps that compiled a graph, and callbacks at the end of a step,
+            such as an evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
         compile_seconds: seconds of the first step of the run and of all steps that compiled a
             graph, including the compilation.

@@ -34,7 +34,7 @@ class BST(Network):
     all events. A block is a `HistoryTransformer`, and the first block adds the vectors of
     positions. If a history is empty, the candidate attends only to itself.
 
-    The candidate of a history is the row's category with the same `table` as the history; an
+    The candidate of a history is the row's category whose `table` equals the history's `table`. An
     `IntegerColumn` with this table also counts as a category. For a side column with keys, the
     vector of the key is appended to the vector of the event. The vector of the category with the
     same `table` as the side column is appended to the candidate's vector. Side columns of numbers,
@@ -50,12 +50,12 @@ class BST(Network):
         numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 1, as in the paper.
-        heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
+        heads: number of heads of a block; must divide the width of an event's vector. Default: 1.
         positions: number of learned position vectors; 0 if positions have no vectors. The first
             position vector belongs to the candidate, the second position vector to the newest
             event. Default: None, which means the `length` of the history plus 1.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: dropout of the blocks and the perceptron, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the blocks and the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
         name: prefix of the tables' names. Default: 'bst'.
         seed: seed of the tables' initial values. Default: 0.

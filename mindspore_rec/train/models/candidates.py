@@ -26,10 +26,9 @@ class Candidates(nn.Cell):
 
     The vector of an event is the concatenation of the vectors of the event's keys: first the key in
     the history's column, then the keys in the side columns. The vector of the candidate has the
-    same parts in the same order: for each part, the vector of the row's column that shares the
-    part's table. If no column of the row shares the table of a side column, the side column's part
-    of the candidate's vector is 0. Side columns of numbers, such as the times of events, are not
-    read.
+    same parts in the same order. A part is the vector of the row's column that shares the part's
+    table. If no column of the row shares the table of a side column, the side column's part of the
+    candidate's vector is 0. Side columns of numbers, such as the times of events, are not read.
 
     Args:
         inputs: the first cell of a network that was made from a schema.
@@ -48,8 +47,8 @@ class Candidates(nn.Cell):
 
     Raises:
         TypeError: `inputs` was not made from a schema.
-        ValueError: the schema has no history, or the number of the row's columns that share the
-            table of a history is not 1.
+        ValueError: the schema has no history, or a history shares its table with none or several of
+            the row's columns.
     """
 
     def __init__(self, inputs: InputLayer, model: str) -> None:
@@ -96,7 +95,10 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return, by field name, the indexes of a part of InputLayer's output and of its vector."""
+    """Return a dict from a field's name to the indexes (part, vector in the part).
+
+    The parts are in the output of an `InputLayer`.
+    """
     places = {}
     part = 0
     for table in schema.tables:
@@ -118,10 +120,10 @@ def _sharing(schema: Schema, column: Column) -> Iterator[Field]:
 
 
 def _match(schema: Schema, column: Column, model: str) -> Field | None:
-    """Return the field that has the candidate's key for a history column, or None.
+    """Return the field whose key is the candidate for a history column; None if no field matches.
 
     Raises:
-        ValueError: several fields have the key.
+        ValueError: several fields match the column.
     """
     columns = list(_sharing(schema, column))
     if len(columns) > 1:

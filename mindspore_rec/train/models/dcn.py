@@ -36,10 +36,10 @@ class DCN(Network):
             'concat'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
-        members: number of members of an ensemble that shares layers and tables, 1 to 256; see
-            `Network`. Default: 1.
+        members: number of ensemble members, which share layers and tables, 1 to 256; see `Network`.
+            Default: 1.
         name: prefix of the tables' names. Default: 'dcn'.
         seed: seed of the tables' initial values. Default: 0.
 

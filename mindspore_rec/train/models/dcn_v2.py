@@ -64,10 +64,10 @@ class DCNv2(Network):
             Default: 'matrix'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
-        members: number of members of an ensemble that shares layers and tables, 1 to 256; see
-            `Network`. Default: 1.
+        members: number of ensemble members, which share layers and tables, 1 to 256; see `Network`.
+            Default: 1.
         name: prefix of the tables' names. Default: 'dcn_v2'.
         seed: seed of the tables' initial values. Default: 0.
 
@@ -149,7 +149,7 @@ class DCNv2(Network):
 
 
 def _cross_of(cross: Any) -> tuple[CrossMixture | None, bool]:
-    """Return the experts' settings (None for full matrices), and whether the network is stacked."""
+    """Return the experts' settings (None for full matrices), and True if the network is stacked."""
     if isinstance(cross, Mapping):
         try:
             cross = CrossMixture(**cross)

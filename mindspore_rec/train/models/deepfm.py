@@ -31,16 +31,15 @@ class DeepFM(Network):
     IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239.
 
     Args:
-        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. Together,
-            the fields and the embedded numbers must have at least two vectors, and all vectors must
-            have the same width.
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. The fields
+            and the embedded numbers must have at least two vectors in total, all of the same width.
         numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'embed'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
-        members: number of members of an ensemble that shares layers and tables, 1 to 256; see
-            `Network`. Default: 1.
+        members: number of ensemble members, which share layers and tables, 1 to 256; see `Network`.
+            Default: 1.
         name: prefix of the tables' names. Default: 'deepfm'.
         seed: seed of the tables' initial values. Default: 0.
 

@@ -19,7 +19,7 @@ __all__ = ["DIN"]
 
 
 class DIN(Network):
-    r"""Deep Interest: a perceptron over the row and its histories, which attention has pooled.
+    r"""Deep Interest: a perceptron over the row and its histories; attention pools each history.
 
     .. math::
         z = \text{MLP}([x, y_1, c_1 \odot y_1, y_2, c_2 \odot y_2, ...]), \quad
@@ -30,7 +30,7 @@ class DIN(Network):
     that the row scores. The sum over the events is computed by a `TargetAttention`, in which events
     that are similar to the candidate have more weight. An empty history has the sum 0.
 
-    The candidate of a history is the row's category with the same `table` as the history; an
+    The candidate of a history is the row's category whose `table` equals the history's `table`. An
     `IntegerColumn` with this table also counts as a category. For a side column with keys, the
     vector of the key is appended to the vector of the event. The vector of the category with the
     same `table` as the side column is appended to the candidate's vector. Side columns of numbers,
@@ -51,7 +51,7 @@ class DIN(Network):
         softmax: whether a softmax makes the weights of a history sum to 1. Default: False, as in
             the paper.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
         name: prefix of the tables' names. Default: 'din'.
         seed: seed of the tables' initial values. Default: 0.

@@ -22,7 +22,7 @@ __all__ = ["DLRM"]
 
 
 class DLRM(Network):
-    r"""DLRM: dot products of all pairs of vectors: the embeddings, and a vector of the numbers.
+    r"""DLRM: dot products between embeddings, and of embeddings with a vector of the numbers.
 
     .. math::
         v_0 = a(\text{MLP}_{bottom}(x)), \quad
@@ -45,10 +45,10 @@ class DLRM(Network):
             last layer, which equals the width of an embedding. If there are no numbers, there is no
             bottom perceptron. Default: (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
-        dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.
+        dropout: dropout probability of both perceptrons, in [0, 1). Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.
-        members: number of members of an ensemble that shares layers and tables, 1 to 256; see
-            `Network`. Default: 1.
+        members: number of ensemble members, which share layers and tables, 1 to 256; see `Network`.
+            Default: 1.
         name: prefix of the tables' names. Default: 'dlrm'.
         seed: seed of the tables' initial values. Default: 0.
 

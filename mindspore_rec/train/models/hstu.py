@@ -39,11 +39,11 @@ class HSTU(NextItemNetwork):
         numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of blocks, 1 to 64. Default: 2.
-        heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
+        heads: number of heads of a block; must divide the width of an event's vector. Default: 1.
         time_buckets: number of time buckets in a block, 0 to 48. Each bucket has a learned bias.
             The buckets are the same as in `HistoryTransformer`. Default: 32; the last bucket then
             contains differences of 2**30 and more.
-        dropout: dropout of the blocks, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'hstu'.
         seed: seed of the tables' initial values. Default: 0.
 

@@ -51,8 +51,8 @@ class InputLayer(nn.Cell):
         floats of each part. With several members, each part has `members` times B rows.
 
     Attributes:
-        vectors_of_parts: number of vectors in each part with vectors. Parts with vectors come
-            first.
+        vectors_of_parts: for each part that consists of vectors, the number of vectors. Parts that
+            consist of vectors come first.
         fields: number of vectors in a row: F with 'concat', otherwise F + N, for F fields and N
             numbers.
         dim: number of floats in the vector of a number.
@@ -121,7 +121,7 @@ def numbers_as_vectors(kind: str, numbers: int, dim: int, std: float) -> Any:
     """Return the cell that computes a vector for each number.
 
     Args:
-        kind: 'embed', 'piecewise' or 'periodic'.
+        kind: way to compute the vectors, 'embed', 'piecewise' or 'periodic'; see `InputLayer`.
         numbers: number of numeric features in a row.
         dim: width of a vector.
         std: standard deviation of the initial vectors of 'embed' and 'piecewise'.

@@ -15,8 +15,9 @@ __all__ = ["LabelScale"]
 class LabelScale(nn.Cell):
     """Convert a network's outputs to the labels' units, and labels to the scale of the outputs.
 
-    A network of a schema predicts the standardized label, (label - mean) / deviation, so that
-    training does not depend on the unit of the label. Labels with two values are unchanged.
+    A network that was made from a schema predicts the standardized label, (label - mean) /
+    deviation, so that training does not depend on the unit of the label. Labels with two values are
+    unchanged.
 
     Args:
         binary: for each task, whether its label has two values.
@@ -52,7 +53,7 @@ class LabelScale(nn.Cell):
 
     @property
     def is_set(self) -> bool:
-        """True if `set` was called on this object, or before the loaded state was saved."""
+        """True if `set` was called on this object, or on the object whose state was loaded."""
         return bool(self.was_set.asnumpy()[0, 0])
 
     def set(self, means: Sequence[float], deviations: Sequence[float]) -> None:

@@ -53,8 +53,8 @@ class LogisticRegression(Network):
         [[0.0]]
     """
 
-    # A weight is a direct part of the logit, so training must change this weight more than a weight
-    # of a perceptron.
+    # Each weight is added directly to the logit, so the learning rate is higher than for a
+    # perceptron.
     default_learning_rate = 0.02
 
     def __init__(

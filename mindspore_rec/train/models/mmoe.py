@@ -39,8 +39,8 @@ class MMoE(Network):
         input_dropout: probability that an input of the experts and gates is dropped in training,
             in [0, 1). Default: 0.0.
         expert_dropout: probability that a unit of an expert is dropped in training. Default: 0.0.
-        members: number of members of an ensemble that shares layers and tables, 1 to 256; see
-            `Network`. Default: 1.
+        members: number of ensemble members, which share layers and tables, 1 to 256; see `Network`.
+            Default: 1.
         name: prefix of the tables' names. Default: 'mmoe'.
         seed: seed of the tables' initial values. Default: 0.
 

@@ -42,8 +42,8 @@ class Network(nn.Cell):
     arguments to `super().__init__`.
 
     A network with several members is an ensemble inside one network. All members share the tables
-    and the layers. Each member multiplies the row by learned factors of its own, and has a separate
-    output of the last layer. The loss is the mean of the members' losses, and the prediction is the
+    and the layers. Each member multiplies the row by learned factors of its own, and has its own
+    output in the last layer. The loss is the mean of the members' losses, and the prediction is the
     mean of the members' probabilities. The layers process each row of a batch once per member.
 
     Args:
@@ -187,11 +187,13 @@ class Network(nn.Cell):
 
     @property
     def is_started(self) -> bool:
-        """True if the label scale was set; without a label scale, if any last bias is not 0.
+        """True if the label scale was set.
 
-        Training, loading a checkpoint and `start_at` set the label scale and the last biases. If
-        the mean of every label is 0.5, `start_at` sets the last biases to 0, and the property stays
-        False.
+        In a network without a label scale, True if any last bias is not 0.
+
+        The label scale and the last biases are set by training, by loading a checkpoint and by
+        `start_at`. If the mean of every label is 0.5, `start_at` sets the last biases to 0, and the
+        property stays False.
         """
         if self.label_scale is not None:
             return self.label_scale.is_set
@@ -311,7 +313,7 @@ def _check_histories(kind: type[Network], schema: Schema) -> None:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a setting as a JSON value, with new lists and dicts.
+    """Return a setting as a JSON value; lists and dicts are copied.
 
     Example:
         >>> _plain("hidden", (400, 400))

@@ -29,10 +29,10 @@ class SASRec(NextItemNetwork):
     added to the state. The linear part w has one weight for each id and one weight for each number
     of the row. The candidate also has a weight, which expresses how popular the item is.
 
-    If the other columns describe the user and not the item, an item's score is a product of two
-    vectors plus the item's weight. One vector depends on the user, the other vector on the item.
+    If the other columns describe the user and not the item, an item's score is the dot product of a
+    user's vector and an item's vector, plus the item's weight.
 
-    The candidate of a history is the row's category with the same `table` as the history; an
+    The candidate of a history is the row's category whose `table` equals the history's `table`. An
     `IntegerColumn` with this table also counts as a category. For a side column with keys, the
     vector of the key is appended to the vector of the event. The vector of the category with the
     same `table` as the side column is appended to the candidate's vector. Side columns of numbers,
@@ -47,11 +47,11 @@ class SASRec(NextItemNetwork):
         numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 2, as in the paper.
-        heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
+        heads: number of heads of a block; must divide the width of an event's vector. Default: 1.
         positions: number of learned position vectors; 0 if positions have no vectors. The first
             position vector belongs to the newest event. Default: None, which means the `length` of
             the history.
-        dropout: dropout of the blocks, in [0, 1). Default: 0.0.
+        dropout: dropout probability of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'sasrec'.
         seed: seed of the tables' initial values. Default: 0.
 

@@ -35,7 +35,7 @@ class SchemaEmbedding(nn.Cell):
         Tuple of float32 Tensors `[B, vectors, dim]`, one Tensor for each pair in `parts`.
 
     Attributes:
-        parts: pair (vectors, dim) of each output.
+        parts: tuple with a pair (vectors, dim) for each output.
         schema: the schema.
 
     Raises:

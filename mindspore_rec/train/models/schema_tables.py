@@ -42,8 +42,7 @@ class Window(NamedTuple):
 def windows_of(schema: Schema) -> Iterator[Window]:
     """For each lookup, yield the columns that the lookup reads, in the order of the fields.
 
-    The columns of the single keys in a table are consecutive, and come before the columns of the
-    table's bags.
+    For each table, the columns of single keys are consecutive, and come before the columns of bags.
     """
     for group, table in enumerate(schema.tables):
         fields = [schema.fields[number] for number in table.fields]
@@ -96,8 +95,8 @@ def table_config(
 def users_tables(schema: Schema, name: str) -> list[HashTable]:
     """Return one table for each `KeptHistoryColumn`; each row belongs to one user.
 
-    Optimizers do not change the rows. Instead, training writes the last events of each user to the
-    user's row.
+    Training writes the last events of each user to the user's row; optimizers do not change the
+    rows.
 
     Args:
         schema: the schema.

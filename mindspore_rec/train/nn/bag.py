@@ -40,10 +40,11 @@ class EmbeddingBag(nn.Cell):
             `TableLookup`. Only hash tables count ids. Default: 1.
 
     Inputs:
-        ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
+        ids: int32 or int64 Tensor `[bags, length]`; or `[n]` if offsets are passed.
         offsets: int32 or int64 `[bags]`, the start of each bag in ids. The first offset is 0, and
             each offset is at least as large as the previous offset.
-        per_sample_weights: float32 weights, in the shape of ids. No gradient flows to the weights.
+        per_sample_weights: float32 weights, with the same shape as the ids. No gradient flows to
+            the weights.
 
     Outputs:
         float32 Tensor `[bags, dim]`.

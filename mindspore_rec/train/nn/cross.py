@@ -96,7 +96,7 @@ class CrossNet(CrossLayers):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layers to a program, and return the output of the last layer."""
+        """Add the layers to a `Program`, and return the output of the last layer."""
         weight, bias = program.parameter(), program.parameter()
         return program.cross_vectors(x, self.layers, weight, bias, output)
 
@@ -181,7 +181,7 @@ class CrossNetV2(CrossLayers):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layers to a program, and return the output of the last layer."""
+        """Add the layers to a `Program`, and return the output of the last layer."""
         crossed = x
         for k in range(len(self.maps)):
             mapped = program.linear(crossed, x.width, program.parameter(), program.parameter())

@@ -55,7 +55,7 @@ class CrossNetMix(CrossLayers):
         experts: number of experts E of a layer, 1 to 1024. Default: 4.
         rank: width of an expert, 1 to 8192; choose a width below `in_features`. Default: 32.
         activation: activation of the experts; see `MLP`. None selects linear experts, which have no
-            C. Default: 'tanh'.
+            matrix C. Default: 'tanh'.
         compute_dtype: type to which the factors of products are rounded; see `MLP`.
             Default: 'float32'.
 
@@ -129,7 +129,7 @@ class CrossNetMix(CrossLayers):
         return ops.softmax(self.through(self.gates, x), 1)
 
     def _mixed(self, mixture: Any, x: Tensor) -> Tensor:
-        """Return the weighted sum of a layer's experts, which is then multiplied by the input."""
+        """Return the weighted sum of a layer's experts, before the multiplication by the input."""
         shape = (-1, self.experts, self.rank)
         units = self.product(ops.matmul(self.factor(x), self.factor(mixture.v)))
         if not mixture.linear:
@@ -158,7 +158,7 @@ class CrossNetMix(CrossLayers):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layers to a program, and return the output of the last layer."""
+        """Add the layers to a `Program`, and return the output of the last layer."""
         crossed = x
         gates = program.parameter() if self.experts > 1 else None
         for k in range(len(self.mixtures)):
@@ -173,7 +173,7 @@ class CrossNetMix(CrossLayers):
         return crossed
 
     def _experts(self, program: Program, x: Columns, v: Part) -> Columns:
-        """Add a layer's experts to a program, and return their outputs, `[B, experts * rank]`."""
+        """Add a layer's experts to a `Program`, and return the outputs `[B, experts * rank]`."""
         activation = self.activation or "none"
         units = program.linear(
             x, self.experts * self.rank, v, activation=activation, input_major=True

@@ -113,13 +113,13 @@ class DotInteraction(FusedLayer):
         return self._run_fused(self.joined(inputs))
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the inputs in the fused operator's order: first the dense vector."""
+        """Return the inputs in the fused operator's order: the dense vector is the first input."""
         return (inputs[1], inputs[0]) if self.with_dense else inputs
 
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the dot products to a program, and return the columns of the dot products."""
+        """Add the dot products to a `Program`, and return the columns of the dot products."""
         return program.pairwise_dots(x, self.vectors, self.diagonal, self.with_dense, output)
 
 
@@ -146,7 +146,7 @@ class _PairDots(nn.Cell):
         return ops.gather(dots, self.triangle, 1)
 
     def bprop(self, x: Tensor, out: Tensor, grad: Tensor) -> tuple[Tensor]:
-        # The default gradient takes twice as long as this method, because it scatters `grad` and
-        # then computes two matrix products.
+        # The default gradient takes twice as long as this method, because the default gradient
+        # scatters `grad` and then computes two matrix products.
         matrix = ops.gather(grad, self.product, 1) * self.times
         return (self.combine(matrix.reshape((-1, self.vectors, self.vectors)), x),)

@@ -2,9 +2,10 @@
 """ONNX nodes of the causal attention over lists; the native form is in csrc/sequence/attention.h.
 
 The lists are divided into groups, and each run of a loop pads and computes one group. The lists of
-a group have about `_MOST_SCORES` scores together. A list with more than `_MOST_SCORES` scores is a
-group of its own, and each run computes the scores of some queries of the list. Memory is therefore
-bounded for lists of any length, and a batch of short lists takes one run.
+a group have about `_MOST_SCORES` scores together. A list with more than `_MOST_SCORES` scores forms
+a group alone. Several runs process this group, and each run computes the scores of some of the
+list's queries. Memory is therefore bounded for lists of any length, and a batch of short lists
+takes one run.
 """
 
 from __future__ import annotations

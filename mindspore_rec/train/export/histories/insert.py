@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace the marks of an exported model by ONNX nodes."""
+"""Replace each mark, which stands for a history operator in an exported model, by ONNX nodes."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
 def _uses(
     node: Any, mark: Mark, k: int, makers: Mapping[str, Any], readers: Mapping[str, list[Any]]
 ) -> Iterator[tuple[str, list[_Input]]]:
-    """For each use of a mark in the graph, yield the name of the output and the inputs from k on.
+    """For each use of a mark in the graph, yield the output's name and the inputs k, k + 1, ...
 
-    Several uses of a mark may share the nodes of the first inputs, because MindSpore merges equal
-    nodes.
+    MindSpore merges equal nodes, so several uses of a mark may share the nodes of the mark's first
+    inputs.
 
     Args:
-        node: node that computes the sum up to input k.
+        node: node that computes the partial sum to which input k is added.
         mark: the mark.
         k: index of the mark's next input.
         makers: dict from the name of a value to the node that computes the value.
@@ -80,7 +80,7 @@ def _uses(
 
 
 def _product(sum_: Any, partial_sum: str, makers: Mapping[str, Any]) -> Any:
-    """Return the node of the product that a mark adds to a partial sum, or None."""
+    """Return the node of the product that `sum_` adds to a partial sum, or None."""
     added = makers.get(next((name for name in sum_.input if name != partial_sum), ""))
     if sum_.op_type != "Add" or added is None or not added.input:
         return None
@@ -88,7 +88,7 @@ def _product(sum_: Any, partial_sum: str, makers: Mapping[str, Any]) -> Any:
 
 
 def _name_of(nodes: Nodes, each: _Input, makers: Mapping[str, Any]) -> str:
-    """Return the name of an input; for integers, the name before the conversion to float32."""
+    """Return the name of an input, as int64 if MindSpore had converted the input from integers."""
     if not each.is_whole:
         return each.name
     return nodes.cast(makers[each.name].input[0], np.int64)

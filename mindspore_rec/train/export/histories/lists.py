@@ -48,7 +48,7 @@ class Lists:
 
     Args:
         nodes: `Nodes` object to which the new nodes are added.
-        offsets: name of the offsets.
+        offsets: name of the offsets in the exported model.
 
     Attributes:
         starts, ends, counts: for each list, the index of the first value, the index after the last
@@ -65,10 +65,11 @@ class Lists:
         self.count = nodes.size(self.starts)
 
     def of_values(self) -> str:
-        """Return the index of each value's list and, as last element, B; int64 `[N + 1]`.
+        """Return the index of each value's list, followed by B, as int64 `[N + 1]`.
 
         The first value of each list that is not empty gets a 1, all other values get a 0. The
-        cumulative sum is the number of each value's list among the lists that are not empty.
+        cumulative sum at a value is then the number of the value's list, counted over the lists
+        that are not empty.
         """
         nodes = self._nodes
         filled = nodes.add("NonZero", nodes.add("Greater", self.ends, self.starts))
@@ -142,7 +143,10 @@ def add_places(
 
 
 def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
-    """Return the bucket of each time difference, int64: its number of bits; 0 if not positive.
+    """Return the bucket of each time difference, int64.
+
+    The bucket of a positive difference is the difference's number of bits. Other differences have
+    bucket 0.
 
     The number of bits is computed with a logarithm. The result may be 1 too small, and is corrected
     by a comparison with the power of two.
@@ -150,8 +154,8 @@ def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
     Args:
         nodes: `Nodes` object to which the new nodes are added.
         difference: int64 tensor.
-        table: name of the table. Differences with more bits than the table has buckets use the last
-            row.
+        table: name of the table. If a difference has more bits than the table has buckets, the
+            table's last row is used.
     """
     limited = nodes.add("Max", difference, nodes.constant(0))
     limited = nodes.add("Min", limited, nodes.constant(1 << _MOST_BITS))
@@ -172,7 +176,10 @@ def longer_offsets(nodes: Nodes, offsets: str) -> str:
 
 
 def append_rows(nodes: Nodes, rows: str, values: str, offsets: str) -> str:
-    """Append row b of `rows` `[B, width]` to list b of `values` `[N, width]`; return the values."""
+    """Append row b of `rows` to list b of `values`; return the new values, `[N + B, width]`.
+
+    The shape of `rows` is `[B, width]`, and the shape of `values` is `[N, width]`.
+    """
     lists = Lists(nodes, offsets)
     zero = nodes.constant([0])
     events = nodes.numbers(zero, lists.values)

@@ -17,7 +17,7 @@ _END = np.iinfo(np.int64).max  # end of a slice that goes to the last element
 
 
 class Nodes:
-    """Builds nodes one after the other. Each method returns the name of the node's output.
+    """Builds the nodes of an ONNX graph; each method returns the name of the result.
 
     Args:
         prefix: beginning of the names of the nodes; each `Nodes` object of a model needs a
@@ -56,11 +56,11 @@ class Nodes:
         return self.add("Gather", self.add("Shape", x), self.constant([axis]))
 
     def slice(self, x: str, start: str, end: str, axis: int = 0) -> str:
-        """Return the elements from `start` to `end`, both int64 `[1]`, along an axis."""
+        """Return the elements `start:end` along an axis; `start` and `end` are int64 `[1]`."""
         return self.add("Slice", x, start, end, self.constant([axis]))
 
     def part(self, x: str, start: int, end: int = _END, axis: int = 0) -> str:
-        """Return the elements from `start` to `end` along an axis."""
+        """Return the elements `start:end` along an axis."""
         return self.slice(x, self.constant([start]), self.constant([end]), axis)
 
     def concat(self, *parts: str, axis: int = 0) -> str:
@@ -102,21 +102,21 @@ class Nodes:
 
         Args:
             x: tensor `[n, ...]`.
-            width: sizes of a row, int64 `[dimensions - 1]`.
+            width: shape of a row, int64 `[dimensions - 1]`.
             dtype: NumPy dtype of x.
         """
         shape = self.concat(self.constant([1]), width)
         return self.concat(x, self.filled(shape, 0, dtype))
 
     def repeat(self, count: str, first: str, body: Callable[[Nodes, str], str]) -> str:
-        """Run a body several times, and append the rows of each run.
+        """Run the body of a loop several times, and concatenate the rows that the runs return.
 
         Args:
             count: number of runs, int64 `[1]`.
             first: float32 `[0, width]`, the empty array to which the rows are appended.
             body: function that builds the body from new `Nodes` and the number of the run, int64
-                `[1]`. The body may read the names of all nodes that were built before. `body`
-                returns rows, float32 `[n, width]`.
+                `[1]`. The body may read the outputs of all nodes that were built before the body.
+                `body` returns rows, float32 `[n, width]`.
         """
         from onnx import TensorProto, helper
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators over rows that replace native operators by MindSpore's operators, for ONNX."""
+"""Stand-ins for native operators over rows, made of MindSpore's operators, for the ONNX export."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-ins for the native operators over histories during an export.
 
-A stand-in uses MindSpore's operators. For nodes that depend on the lengths of the lists, the
-stand-in uses a mark, which is replaced later.
+A stand-in uses MindSpore's operators. If the ONNX nodes depend on the lengths of the lists, the
+stand-in exports a mark, and `insert.py` replaces the mark by ONNX nodes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ class _AddPlaces(nn.Cell):
 
 
 class _AppendRows(nn.Cell):
-    """Stand-in for `AppendRows`, whose output has the same shape as `values` during the export."""
+    """Stand-in for `AppendRows`.
+
+    During the export, the output of the stand-in has the same shape as `values`.
+    """
 
     def __init__(self, cell: AppendRows, marks: Marks) -> None:
         super().__init__(auto_prefix=False)
@@ -140,7 +143,7 @@ _STAND_INS: dict[type[nn.Cell], Callable[[Any, Marks], nn.Cell]] = {
 
 @contextmanager
 def history_marks(network: nn.Cell) -> Iterator[list[Mark]]:
-    """Inside the context, stand-ins replace the history operators; yield the list of marks."""
+    """Context in which stand-ins replace history operators; yields a list of `Mark` objects."""
     replaced: list[tuple[nn.Cell, str, Any]] = []
     marks = Marks()
     try:

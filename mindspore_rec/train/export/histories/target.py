@@ -24,7 +24,7 @@ class TargetRows(nn.Cell):
 
     Args:
         cell: the cell.
-        marks: the `Marks` to which the marks of this cell are added.
+        marks: `Marks` object to which the cell adds its marks.
 
     Inputs and outputs are the same as for `TargetAttention`.
     """
