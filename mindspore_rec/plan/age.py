@@ -52,8 +52,8 @@ class AgeSweep:
         self._last = np.empty(0, np.int32)  # batch of the last occurrence
         self._clocks: list[int] = []
         self._alive_from = 0  # keys last seen in an earlier batch are gone
-        # For each batch and each level, the number of keys in the table whose last occurrence is in
-        # the batch.
+        # For each batch and each level of thresholds, the number of keys that are in the table and
+        # occurred last in the batch.
         self._held = np.empty((0, levels), np.int32)
         self._keys = np.zeros(levels, np.int64)  # held now, by level; of level 0 there are none
         self._evicted = np.zeros(levels, np.int64)

@@ -110,7 +110,7 @@ class WorkerPlan:
         samples: number of rows of the log.
         batch_size: samples of one worker's batch.
         keys: number of distinct keys of each table.
-        machine: speeds from which the times are predicted.
+        machine: speeds of the machine; the predicted times depend on these speeds.
         outcomes: one outcome for each number of workers.
     """
 

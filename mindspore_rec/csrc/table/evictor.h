@@ -45,8 +45,8 @@ class Evictor {
   void Trigger(bool at_once);
 
  private:
-  // Set the horizon to the clock's time, and update the epochs for the clock's time. If
-  // Eviction::on_trigger is set, do not change the horizon.
+  // Set the horizon to the clock's time, and update the epochs. If Eviction::on_trigger is set, do
+  // not change the horizon.
   void FollowClock();
   // In one slice of the table, evict the rows that are due for eviction. Also evict rows over the
   // capacity.

@@ -20,7 +20,8 @@ class RowOptimizer {
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
   // True if an optimizer is bound, and `rule` has the same kind and the same number of states as
-  // the current rule. If KeepsState returns true, rows keep their layout and state.
+  // the current rule. If KeepsState returns true, the rows keep their layout and state when `rule`
+  // is bound.
   bool KeepsState(const Rule& rule) const;
   // Replace the rule by a rule of the same kind; the new rule's constants may differ. Return the
   // new rule's number.

@@ -25,14 +25,14 @@ class RowReader {
   // Return the rows of `keys`, in the order of `keys`; null for keys without a row. Rows in lower
   // tiers are copied to `copies`.
   KeyedRows Find(const IdView& keys, std::vector<char>* copies);
-  // Call fn with all rows that are not due for eviction, one part at a time. Requires that the
-  // shards have been swept.
+  // Call fn with all rows that are not due for eviction, one part at a time. Requires that the rows
+  // due for eviction were evicted from the shards.
   void Walk(const std::function<void(const KeyedRows&)>& fn);
   // Call fn with the rows outside host memory, one part at a time. Rows outside host memory are the
   // rows in lower tiers, including rows due for eviction, and the rows of a static table that were
   // never looked up.
   void WalkBelow(const std::function<void(const KeyedRows&)>& fn);
-  // Number of rows in all tiers, including rows that are due for eviction and not swept yet.
+  // Number of rows in all tiers, including rows that are due for eviction and not evicted yet.
   size_t Count() const;
 
  private:

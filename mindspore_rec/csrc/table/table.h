@@ -100,8 +100,8 @@ class Table {
   // Record the token of a gradient that a graph has computed (gradient_tokens.h). Does nothing in a
   // table that is not trainable.
   void NoteToken(float token);
-  // Throw std::runtime_error unless `received` is the sum of all tokens that were made since the
-  // last step. If `forget` is true, the tokens are cleared after the check.
+  // Throw std::runtime_error unless `received` is the sum of the recorded tokens. If `forget` is
+  // true, the tokens are cleared after the check.
   void RequireTokens(float received, bool forget = false);
 
   // For each training lookup of the last step that had training lookups, return the hash (HashIds)
@@ -134,11 +134,11 @@ class Table {
 
   // PrepareLookup and FinishLookup are the two parts of a training lookup. Between the parts, the
   // workers check that no worker has failed. PrepareLookup does all operations that may fail, and
-  // makes no visible change. FinishLookup completes the first prepared lookup as LookupTrain does.
-  // If `handles` is not null, FinishLookup completes the lookup as LookupWithHandles does, without
-  // a ticket. FinishLookup fails only if other threads have used the table since PrepareLookup and,
-  // in addition, memory runs out or a tier fails. Requires: the table is trainable and has no
-  // device cache.
+  // makes no visible change. FinishLookup completes the first prepared lookup; the result is the
+  // same as for LookupTrain. If `handles` is not null, the result is the same as for
+  // LookupWithHandles, without a ticket. FinishLookup fails only if other threads have used the
+  // table since PrepareLookup and, in addition, memory runs out or a tier fails. Requires: the
+  // table is trainable and has no device cache.
   void PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
                      PreparedLookups* prepared);
   int64_t FinishLookup(PreparedLookups* prepared, float* out, int64_t* handles);

@@ -52,7 +52,7 @@ class Segment {
   // index is at least `synced`. Throws Corruption if a record before `synced` is invalid.
   SegmentKeys ScanKeys(uint64_t synced, uint64_t slots) const;
 
-  // Returns the number of records that an unsealed segment is guaranteed to have.
+  // Returns the number of synced records of an unsealed segment.
   SyncMark LoadMark() const;
 
   // Appends footer and trailer after the last record, and truncates the file at the trailer's end.

@@ -8,8 +8,8 @@
 // A tombstone must stay as long as the disk may have an older row of the tombstone's key. A
 // tombstone can be removed when every segment, from the first to the segment in which the erasure
 // was first written, is removed or has no dead record. A tombstone is unnecessary if its key has
-// been written again. The new record of the key also hides older records, and is synced before the
-// tombstone is removed.
+// been written again, because the new record hides older records of the key. The new record is
+// synced before the tombstone is removed.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>

@@ -260,8 +260,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   doubtful_ = true;
 }
 
-// Throws Corruption if the index points to a damaged record that was collected in doubts_. If `now`
-// is true, the index is walked through even if the last walk through the index was recent.
+// Throws Corruption if the index points to a damaged record in doubts_. If `now` is true, the index
+// is walked through even if the last walk through the index was recent.
 void SsdScan::ResolveDoubts(bool now) {
   if (!doubtful_) return;
   std::vector<bool> here(doubts_.size());

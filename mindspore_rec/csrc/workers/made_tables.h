@@ -23,9 +23,9 @@ auto ByExchange(const Registered& registered, const Fn& fn) {
   return registered.over_workers != nullptr ? fn(*registered.over_workers) : fn(*registered.table);
 }
 
-// Creates a table as CreateTable does. If there are other workers, the new table is this worker's
-// part of a table over all workers. The new table's placement has the kind of config.placement and,
-// as owner, config.placement.owner modulo the number of workers.
+// Creates a table, like CreateTable. If there are other workers, the new table is this worker's
+// part of a table over all workers. The new table's placement has the same kind as
+// config.placement. The owner is config.placement.owner modulo the number of workers.
 std::shared_ptr<Registered> CreateTableOverWorkers(const TableConfig& config, bool replace);
 
 }  // namespace msrec

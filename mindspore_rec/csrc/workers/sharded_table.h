@@ -77,8 +77,8 @@ class ShardedTable {
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Send the ids of a later batch to the owners of the rows. Each owner prefetches the rows that
-  // any worker requests, as TableTiers::Prefetch does. Return the prefetch's index on this worker.
-  // All workers call Prefetch, with an exchange that no operator uses.
+  // any worker requests; see TableTiers::Prefetch. Return the index of the prefetch, counted on
+  // this worker. All workers call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // For each key of this worker's lookup `ticket`, add the gradients of the key's occurrences;
@@ -109,7 +109,7 @@ class ShardedTable {
   void Recycle(std::unique_ptr<KeptLookup> lookup);
   // Allocate the memory that Keep needs. Throws std::bad_alloc.
   static Kept::node_type NewPlace();
-  // Keep a lookup; return its ticket, which is the same on all workers.
+  // Store a lookup under a new ticket; return the ticket, which is the same on all workers.
   int64_t Keep(std::unique_ptr<KeptLookup> lookup, Kept::node_type place) noexcept;
   // Do one lookup in a separate exchange, and return the lookup's ticket. A null `bags` means one
   // row per id.
@@ -141,8 +141,8 @@ struct LookupRequest {
 // Return "table 'a'" or "tables 'a', 'b'", for messages.
 std::string TableNames(const std::vector<const ShardedTable*>& tables);
 
-// Do all n lookups in one exchange. Lookups of the same table are done in order. Requires: all
-// tables have the same exchange, and there is at least one lookup.
+// Do all n lookups in one exchange. Lookups of the same table are done in the order of `requests`.
+// Requires: all tables have the same exchange, and there is at least one lookup.
 void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Send the gradients of all lookups of `tables` to the owners of the rows, in one exchange. The

@@ -102,8 +102,8 @@ class InputMaker:
         Args:
             features: the pipeline.
             rows: raw rows.
-            tables: tables of the network by name. A history that is missing from a row is looked up
-                in its table. Default: no tables; missing histories are then empty.
+            tables: tables of the network by name. If a raw row lacks a history, the history is read
+                from the history's table. Default: no tables; missing histories are then empty.
 
         Raises:
             TypeError, ValueError: a column is missing, or cannot be an input of the network.

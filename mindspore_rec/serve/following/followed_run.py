@@ -44,7 +44,7 @@ class FollowedRun:
 
     Attributes:
         served: the served state.
-        pulse: record of the checks of the run's directory.
+        pulse: `Pulse` that records when the run's directory is checked.
 
     Raises:
         As `Predictor`.
@@ -304,12 +304,12 @@ class FollowedRun:
         return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start`, then call the function that `start` returned; return its result, and the
-        training step of the state that `start` used.
+        """Call `start`, then call the function that `start` returned. Return the function's result,
+        and the training step of the state that `start` read.
 
         Args:
-            start: function that reads the state and returns a second function. Updates of the state
-                wait during the call of `start`, but not during the call of the second function.
+            start: function that reads the state and returns a second function. The state is not
+                updated while `start` runs. The state may be updated while the second function runs.
 
         Raises:
             RuntimeError: an update was interrupted, so the served state is incomplete.

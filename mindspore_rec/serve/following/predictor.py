@@ -70,7 +70,7 @@ class Predictor:
         wait_seconds: maximum time in seconds to wait for a first checkpoint, at least 0. Default:
             60.
         features: the FeaturePipeline, or the Schema, that makes the network's inputs from raw
-            columns, as in training. The predictor uses a copy of this pipeline with the statistics
+            columns, as in training. The predictor copies the pipeline; the copy has the statistics
             of the served checkpoint. Default: the pipeline, if `network` or the builder returns
             `(cell, pipeline)`; if there is no pipeline, inputs are arrays.
         rows: number type of the tables' rows: 'float32', 'int8' or 'int4'. For 'int8' and 'int4',
@@ -195,7 +195,7 @@ class Predictor:
 
     @property
     def at_once(self) -> int:
-        """Number of predictions that are worth running at the same time: 1 with MindSpore."""
+        """Recommended number of parallel predictions; 1 with MindSpore."""
         return self._run.at_once
 
     @property
@@ -317,7 +317,7 @@ class Predictor:
         Args:
             table: name of the table.
             part: index of the part. Default: 0.
-            parts: number of parts, see `digests`. Default: 1, which means all rows.
+            parts: number of parts, see `digests`. Default: 1, which means one digest over all rows.
 
         Raises:
             ValueError: there is no such table or part.

@@ -21,8 +21,8 @@ __all__ = ["NetworkOpener", "NotYetError", "features_of"]
 
 
 # The runner for networks that ONNX cannot express is in the training package, which an installation
-# for serving lacks. The entry point is defined in this file, not in the package's metadata, so that
-# it also exists in a clone that is not installed.
+# for serving lacks. The entry point is defined in this file, not in the package's metadata, because
+# a clone that is not installed has no metadata.
 _BY_MINDSPORE = EntryPoint(
     name="mindspore",
     value="mindspore_rec.train.export.opening:open_by_mindspore",

@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Parameters of other servers that are refused, because ignoring them would give a wrong answer.
+# Parameters that other servers support. A request with such a parameter is refused, because to
+# ignore the parameter would give a wrong answer.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 
