@@ -86,8 +86,9 @@ def count_loads(
 
 
 class _SeenKeys:
-    """Distinct keys of the log; for each key, the number of its lookups and of the batches with
-    it."""
+    """Distinct keys of the log; for each key, the number of lookups, and the number of batches that
+    contain the key.
+    """
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.int64)

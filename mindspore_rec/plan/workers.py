@@ -41,8 +41,9 @@ class TableOnWorkers:
     """One table on N workers.
 
     An imbalance is the load of the busiest worker, divided by the mean load; 1.0 means equal
-    shares. The imbalances are for rows that a hash of the key distributes, even if the placement is
-    'owner' or 'replicated'. The numbers of keys and bytes are means per step and worker.
+    shares. The imbalances are computed for placement 'sharded', in which a hash of the key selects
+    the worker, even if the table has another placement. The numbers of keys and bytes are means per
+    step and worker.
 
     Args:
         placement: 'sharded', 'owner' or 'replicated', as in `TableConfig.placement`.
@@ -80,7 +81,7 @@ class WorkerOutcome:
             values for N batches in which each key is as likely as in the log's batches.
         row_bytes: greatest number of bytes that the rows of all tables take on a worker.
         tables: the tables by name.
-        compute_seconds: seconds of a step's dense part, as passed to the plan.
+        compute_seconds: seconds of a step's dense part; the caller of the plan sets this number.
         table_seconds: seconds of the busiest worker's lookups and updates.
         exchange_seconds: seconds that the workers need to exchange keys, rows and gradients.
         average_seconds: seconds that the workers need to average dense gradients.

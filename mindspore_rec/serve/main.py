@@ -349,6 +349,6 @@ def run(arguments: list[str] | None = None) -> NoReturn:
     """Run the command in this process, then end the process.
 
     Args:
-        arguments: arguments of the command. Default: the arguments of the process.
+        arguments: command-line arguments. Default: the command-line arguments of the process.
     """
     _exit(main(arguments))

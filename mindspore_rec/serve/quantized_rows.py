@@ -73,7 +73,9 @@ class QuantizedRows:
         return self._rows.erase(keys)
 
     def clear(self) -> None:
-        """Remove all rows. If the table has a vocabulary, set the rows to zeros instead."""
+        """Remove all rows. If the table has a vocabulary, the rows are not removed but set to
+        zeros.
+        """
         self._rows.clear()
 
     def lookup(self, ids: np.ndarray) -> np.ndarray:

@@ -50,8 +50,8 @@ class RowOptimizer {
 
   // Reserve memory for all data that Update records. Throws std::bad_alloc.
   void ReserveUpdate();
-  // Record that the rows to which a shard's gradients belong will change. If `stale` is true, look
-  // up these rows again first, because their addresses may have changed. Any thread may call
+  // Record that the rows to which a shard's gradients belong will change. If `stale` is true, first
+  // look up the rows again, because the addresses of the rows may have changed. Any thread may call
   // PrepareUpdate, but only one thread at a time for the same shard. Cannot fail after
   // ReserveUpdate.
   void PrepareUpdate(int shard, bool stale);

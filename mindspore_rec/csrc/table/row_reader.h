@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowReader: reads rows of a table from host memory or a lower tier, with the values that an
-// evaluation uses. RowReader promotes no rows. If a device cache has newer values of a row, the
-// newer values are written back before the row is read. If the host cannot access the newer values,
-// std::runtime_error is thrown. RowReader is a part of a table; the caller must hold the table's
-// mutex.
+// RowReader: reads rows of a table from host memory or a lower tier. The values are the same as in
+// an evaluation lookup. RowReader promotes no rows. If a device cache has newer values of a row,
+// the newer values are written back before the row is read. If the host cannot access the newer
+// values, std::runtime_error is thrown. RowReader is a part of a table; the caller must hold the
+// table's mutex.
 #pragma once
 
 #include <cstddef>

@@ -49,7 +49,7 @@ class Table {
 
   const TableConfig& config() const { return core_.config; }
   int32_t dim() const { return core_.config.dim; }
-  // Return the layout of rows, which also depends on the optimizer.
+  // Return the layout of rows. The layout also depends on the optimizer.
   RowLayout layout();
   // Throw ForkedProcess in a forked child.
   void RequireOwnProcess() const { core_.mutex.Require(); }
@@ -104,8 +104,9 @@ class Table {
   // true, the tokens are cleared after the check.
   void RequireTokens(float received, bool forget = false);
 
-  // For each training lookup of the last step that had training lookups, return the hash (HashIds)
-  // of the ids and the number of ids. If the table has no lower tiers, the result is empty.
+  // Find the last step with training lookups. For each training lookup of the step, return the hash
+  // (HashIds) of the ids and the number of ids. If the table has no lower tiers, the result is
+  // empty.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
   // Record the ids of a training lookup for RecentLookups. A lookup over several workers calls
   // NoteLookup with this worker's ids. Keys that other workers look up in this table are not
@@ -113,9 +114,9 @@ class Table {
   void NoteLookup(const IdView& ids);
 
   // Look up rows as LookupTrain does, but write one handle per id to `handles` [ids.size, 2], and
-  // return no ticket. Pass these handles (row_handles.h) to AccumulateByHandle. Handles are valid
-  // until a row leaves the table or rows get another layout. In a table with lower tiers, handles
-  // are valid for one step only.
+  // return no ticket. The caller passes the handles (row_handles.h) to AccumulateByHandle. Handles
+  // are valid until a row leaves the table or rows get another layout. In a table with lower tiers,
+  // handles are valid for one step only.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // Add the gradient [n, dim] of the rows that the handles identify. Gradients of keys that are not
   // admitted are dropped. Throws StaleHandle if a handle is from another table, is forged, or is no
@@ -169,10 +170,10 @@ class Table {
   // times, the last value is stored.
   //
   // If the table has lower tiers, large calls of Put, Erase, Import and SetScores are split into
-  // parts. A call is large if it has more keys than a quarter of the rows that fit into host
-  // memory. If a part fails, the completed parts stay done, and the message contains the number of
-  // completed keys. Keys are processed in the order of the argument; Put processes repeated keys in
-  // the order of their first occurrences.
+  // parts. A call is large if its number of keys exceeds a quarter of the number of rows that fit
+  // into host memory. If a part fails, the completed parts stay done, and the message contains the
+  // number of completed keys. Keys are processed in the order of the argument; Put processes
+  // repeated keys in the order of their first occurrences.
   void Put(const IdView& ids, const float* values, size_t value_rows);
   // Drop the rows of the keys `ids`; return the number of dropped rows.
   size_t Erase(const IdView& ids);
@@ -197,8 +198,8 @@ class Table {
   // no fixed order. The function fn must not call the table.
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
-  // Put rows. A null array has the same meaning as in Shard::Import. Throws if `rows` has optimizer
-  // states and state_width does not match the optimizer.
+  // Put rows. Shard::Import states the meaning of a null array in `rows`. Throws if `rows` has
+  // optimizer states and state_width does not match the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows, and initialize their optimizer states as for new rows. Requires: ids are int64 and
   // contiguous.

@@ -26,9 +26,9 @@ class TableDevice {
   void SetStates(float* states);
   // Number of floats in a row of the states' matrix.
   int32_t state_width();
-  // Does the same as Table::LookupTrain, but writes the slot of each id's row in the cache instead
-  // of the row. After the call, the rows of all ids are in the cache. If Prepare was called for
-  // these ids before, the result of Prepare is used. If the host cannot access the cache's memory,
+  // Does the same as Table::LookupTrain, but writes the cache slot of each id's row and not the row
+  // itself. After the call, the rows of all ids are in the cache. If Prepare was called for these
+  // ids before, the result of Prepare is used. If the host cannot access the cache's memory,
   // Prepare must have been called. `values` is the cache's current address, or null if this address
   // has not changed.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
@@ -58,8 +58,8 @@ class TableDevice {
   void FinishStep();
 
  private:
-  // Throws if there is no device cache. `shared` must be true if the host can access the cache's
-  // memory, and false if not; otherwise, Cache throws.
+  // Throws if there is no device cache. `shared` states whether the host can access the cache's
+  // memory; Cache throws if `shared` is wrong.
   DeviceCache& Cache() const;
   DeviceCache& Cache(bool shared) const;
 

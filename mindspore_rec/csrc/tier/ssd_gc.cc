@@ -27,9 +27,10 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 
 }  // namespace
 
-// Garbage is collected if the log has more than gc_ratio records per live row, plus the records of
-// one segment; a tier with few rows is therefore not collected. Writers wait if the log exceeds the
-// limit for garbage collection by about 8 % plus two segments.
+// Garbage is collected if the log has more records than gc_ratio times the number of live rows,
+// plus the number of records in a segment. Because of the added segment, a tier with few rows is
+// not collected. Writers wait if the log exceeds the limit for garbage collection by about 8 % plus
+// two segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;
   if (Paused()) return false;

@@ -12,8 +12,8 @@ namespace msrec {
 
 // Returns the exchange of this process's operators; null if this process is the only worker.
 TableExchange* TheExchange();
-// Returns the exchange of the prefetching thread, which runs in parallel with operators; null if
-// this process is the only worker.
+// Returns the exchange for the prefetching thread; null if this process is the only worker. The
+// prefetching thread runs in parallel with operators.
 TableExchange* TheExchangeAhead();
 
 // If there are several workers, calls fn with the table over all workers; if there is only one

@@ -2,9 +2,10 @@
 //
 // ShardedTable: one table that all workers use together. Each worker has a Table with the rows that
 // it owns. Lookups send the distinct keys of a batch to their owners and receive the rows from the
-// owners. For each key of the batch, the sum of its gradients is sent to the owner. N workers that
-// each train on one batch get the same result as a single table that trains on the concatenated
-// batches, except for rounding. The results of repeated runs are identical bit for bit.
+// owners. For each key of the batch, the sum of the key's gradients is sent to the owner. N workers
+// that each train on one batch get the same result as a single table that trains on the
+// concatenated batches, except for rounding. The results of repeated runs are identical bit for
+// bit.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. After the exchange, Step
@@ -84,8 +85,8 @@ class ShardedTable {
   // For each key of this worker's lookup `ticket`, add the gradients of the key's occurrences;
   // ExchangeGradients then sends the sums.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Return the sum of squares of the summed gradients of all keys on all workers. Requires an
-  // earlier call of ExchangeGradients.
+  // For each key, sum the gradients of all workers. Return the sum of squares over all keys.
+  // Requires an earlier call of ExchangeGradients.
   double GradientSquaredNorm();
   // Update this worker's rows. Throws std::runtime_error if gradients were not exchanged.
   void Step(const StepInput& input);

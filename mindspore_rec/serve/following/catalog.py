@@ -31,7 +31,8 @@ class _Known(NamedTuple):
     """A checkpoint whose manifest was read.
 
     Attributes:
-        identity: identity of the checkpoint's directory when the manifest was read.
+        identity: numbers that identify the checkpoint's directory, taken when the manifest was
+            read.
         fingerprint: fingerprint of the checkpoint's files, taken before the manifest was read.
         entry: the checkpoint.
     """

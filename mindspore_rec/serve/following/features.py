@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feature pipeline of a predictor, which converts raw columns to the network's inputs."""
+"""Feature pipeline of a predictor: converts raw columns to the network's inputs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class FollowedRun:
 
     Args:
         path: the directory of the run.
-        served: the served state; no checkpoint has been loaded into it yet. The followed run
+        served: the served state, into which no checkpoint has been loaded yet. The followed run
             updates the served state.
         wait_seconds: maximum time in seconds to wait for a first checkpoint.
         poll_seconds: seconds between two checks for the first checkpoint.

@@ -47,8 +47,8 @@ class Predictor:
     is rejected, the last good state still answers requests, and `status().error` says why. The next
     valid checkpoint is applied as soon as it appears. If a delta that is needed was removed, a
     newer full checkpoint and the deltas after it replace the whole state. Predictions wait while
-    the rows of a full checkpoint are copied. While the rows are copied, they need twice as much
-    memory as usual.
+    the rows of a full checkpoint are copied. During the copy, the rows need twice as much memory as
+    usual.
 
     The predictor's tables have values but no optimizer state. Any number of threads may predict.
     ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at
@@ -71,8 +71,8 @@ class Predictor:
             60.
         features: the FeaturePipeline, or the Schema, that makes the network's inputs from raw
             columns, as in training. The predictor copies the pipeline; the copy has the statistics
-            of the served checkpoint. Default: the pipeline, if `network` or the builder returns
-            `(cell, pipeline)`; if there is no pipeline, inputs are arrays.
+            of the served checkpoint. Default: the pipeline that `network` or the builder returns in
+            the tuple `(cell, pipeline)`. Without a pipeline, the inputs are arrays.
         rows: number type of the tables' rows: 'float32', 'int8' or 'int4'. For 'int8' and 'int4',
             rows are quantized when a checkpoint or a delta is loaded. During training, the tables
             may have any number type. With 'int8' or 'int4', the network's tables must have no rows,
@@ -200,7 +200,8 @@ class Predictor:
 
     @property
     def rows_at_once(self) -> int:
-        """Number of rows in a prediction above which the time per row no longer falls."""
+        """Maximum useful number of rows in a prediction: more rows do not reduce the time per row.
+        """
         return 1 << 30 if self._runner.network is not None else _ROWS_AT_ONCE
 
     @property
@@ -299,8 +300,8 @@ class Predictor:
         scale, offset and codes.
 
         Args:
-            parts: number of digests per table, each over one part of the table's rows, 1 to 65,536.
-                Default: 1.
+            parts: number of digests per table, 1 to 65,536. Each digest covers one part of the
+                table's rows. Default: 1.
 
         Raises:
             ValueError: `parts` is out of range.

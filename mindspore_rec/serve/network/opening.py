@@ -127,8 +127,9 @@ class NetworkOpener:
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
-    """Return `given` or, if `given` is None, the pipeline in the network's file, if there is
-    one."""
+    """Return `given`. If `given` is None, return the pipeline in the network's file, or None if the
+    file has no pipeline.
+    """
     if given is None and isinstance(network.features, dict):
         return described_pipeline(network.features)
     return given

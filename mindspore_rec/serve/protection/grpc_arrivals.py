@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limit the number of gRPC messages that arrive at the same time, and the time of their arrival.
+"""Limit the number of gRPC messages that arrive at the same time, and the time until a message has
+arrived.
 
 gRPC passes a message to the server only when the whole message has arrived. While a message
 arrives, the server cannot count the message's bytes, so a call that reads a message may use as much

@@ -20,7 +20,8 @@ __all__ = ["Statistics", "configuration", "statistics"]
 
 
 class Statistics:
-    """Counters of a model's requests, in nanoseconds. Any thread may call the methods.
+    """Counts of a model's requests, and sums of their durations in nanoseconds. Any thread may call
+    the methods.
 
     Example:
         >>> counted = Statistics()
