@@ -27,10 +27,9 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 
 }  // namespace
 
-// Garbage is collected if the log has more records than gc_ratio times the number of live rows,
-// plus the number of records in a segment. Because of the added segment, a tier with few rows is
-// not collected. Writers wait if the log exceeds the limit for garbage collection by about 8 % plus
-// two segments.
+// Garbage is collected if the number of records exceeds gc_ratio * (number of live rows) + (records
+// per segment). Because of the second term, a tier with few rows is not collected. Writers wait if
+// the log exceeds the limit for garbage collection by about 8 % plus two segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;
   if (Paused()) return false;

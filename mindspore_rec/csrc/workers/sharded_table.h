@@ -85,8 +85,8 @@ class ShardedTable {
   // For each key of this worker's lookup `ticket`, add the gradients of the key's occurrences;
   // ExchangeGradients then sends the sums.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // For each key, sum the gradients of all workers. Return the sum of squares over all keys.
-  // Requires an earlier call of ExchangeGradients.
+  // For each key, sum the gradients of all workers. Return the sum of squares of all elements of
+  // the summed gradients. Requires an earlier call of ExchangeGradients.
   double GradientSquaredNorm();
   // Update this worker's rows. Throws std::runtime_error if gradients were not exchanged.
   void Step(const StepInput& input);

@@ -89,8 +89,8 @@ class SlotMap {
 
   // A heap of the slots with the lowest priorities. Each entry has the slot's priority at the time
   // when the entry was added. Every key whose priority is at most bound_ is in the heap or in
-  // waiting_. The priority of a key never decreases. If the priority of the top entry's slot has
-  // increased since the entry was added, the entry is out of date. If the priority has not
+  // waiting_. The priority of a key never decreases. The heap's top entry is out of date if the
+  // priority of the entry's slot has increased since the entry was added. If the priority has not
   // increased, no other slot has a lower priority.
   std::vector<VictimCandidate> heap_;
   VictimCandidate bound_{0, 0};
