@@ -27,10 +27,10 @@ class AgeSweep:
     Args:
         thresholds: admission thresholds, each at least 1.
         row_bytes: bytes of a row.
-        max_idle: idle limit, in `unit`. If the unit is 'seconds', a key is evicted when `max_idle`
-            seconds have passed since the key's last occurrence. If the unit is 'steps', a key is
-            evicted after the key has been absent for `max_idle` whole steps. None: no key is
-            evicted.
+        max_idle: limit on the idle time of a key, in steps or seconds; see `unit`. If the unit is
+            'seconds', a key is evicted when `max_idle` seconds have passed since the key's last
+            occurrence. If the unit is 'steps', a key is evicted after the key has been absent for
+            `max_idle` whole steps. None: no key is evicted.
         unit: unit of `max_idle` and of the clock: 'steps' or 'seconds'; '' if `max_idle` is None.
     """
 
@@ -53,8 +53,8 @@ class AgeSweep:
         self._last = np.empty(0, np.int32)  # batch of the last occurrence
         self._clocks: list[int] = []
         self._alive_from = 0  # keys last seen in an earlier batch are gone
-        # For each batch and each level of thresholds, the number of keys that are in the table and
-        # occurred last in the batch.
+        # Number of keys in the table, by the batch of the key's last occurrence and by the key's
+        # level.
         self._held = np.empty((0, levels), np.int32)
         self._keys = np.zeros(levels, np.int64)  # held now, by level; of level 0 there are none
         self._evicted = np.zeros(levels, np.int64)

@@ -41,20 +41,20 @@ class TableOnWorkers:
     """One table on N workers.
 
     An imbalance is the load of the busiest worker, divided by the mean load; 1.0 means equal
-    shares. The imbalances are computed for placement 'sharded', in which a hash of the key selects
-    the worker, even if the table has another placement. The numbers of keys and bytes are means per
-    step and worker.
+    shares. Even if the table has another placement, the imbalances are computed for placement
+    'sharded', in which a hash of the key selects the worker. The numbers of keys and bytes are
+    means per step and worker.
 
     Args:
         placement: 'sharded', 'owner' or 'replicated', as in `TableConfig.placement`.
         owner: if the placement is 'owner', the worker that has the table; None for all other
             placements.
         most_rows: number of rows on the worker with the most rows.
-        row_imbalance: imbalance of the number of rows.
-        lookup_imbalance: imbalance of the number of lookups; every occurrence of a key counts as a
-            lookup.
-        key_imbalance: imbalance of the number of keys that a worker receives; every worker sends
-            each of its distinct keys once.
+        row_imbalance: number of rows on the busiest worker, divided by the mean number.
+        lookup_imbalance: number of lookups on the busiest worker, divided by the mean number. Every
+            occurrence of a key counts as a lookup.
+        key_imbalance: number of keys that the busiest worker receives, divided by the mean number.
+            Every worker sends each of its distinct keys once.
         sent_keys: number of distinct keys in a worker's batch.
         sent_bytes: bytes of keys, rows and gradients that a worker sends per step. With 'sharded'
             and 'owner', `sent_bytes` includes the bytes that the worker sends to itself.

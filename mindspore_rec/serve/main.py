@@ -263,7 +263,7 @@ def _answer(
     """Answer requests with models until a signal arrives; return the exit code.
 
     Args:
-        options: options of the command.
+        options: parsed options of the command line.
         listener: the listening socket.
         makers: names of the models, and functions that make their predictors.
         protection: the checks that each request must pass.

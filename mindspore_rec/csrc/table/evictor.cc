@@ -193,8 +193,8 @@ int64_t Evictor::Capacity() const {
   const Placement& placement = core_.context.placement;
   int64_t rows = placement.Share(eviction.max_rows);
   if (eviction.max_bytes >= 0) {
-    // The capacity limits the rows of all tiers, so the bytes that a row needs only in host memory
-    // are not counted.
+    // The capacity limits the rows of all tiers, so the overhead of a row in host memory is not
+    // counted.
     const auto row_bytes = static_cast<int64_t>(RowSizes(core_.context.layout).in_host(false));
     const int64_t fit = placement.Share(eviction.max_bytes) / row_bytes;
     rows = rows < 0 ? fit : std::min(rows, fit);

@@ -67,7 +67,7 @@ class Table {
 
   // ---- training and evaluation ----
 
-  // Copy the rows of ids to out [ids.size, dim]. The rows of two consecutive ids are ids.stride
+  // Copy the rows of `ids` to `out` [ids.size, dim]. The rows of two consecutive ids are ids.stride
   // rows apart, in `out` and in the gradient. Insert, count and touch the rows. Returns a ticket;
   // pass the ticket and the gradient to Accumulate. Throws NoOptimizer if no optimizer is bound,
   // because a table without an optimizer would never be trained. A bfloat16 output requires a table
@@ -78,7 +78,7 @@ class Table {
   void CheckLookup(const IdView& ids, const IdFilter& filter, bool train);
   // Throw if rows are requested as bfloat16, but the table's values are not bfloat16.
   void CheckNumbers(const RowsOut& out) const;
-  // Copy the rows of ids to out without any effect on the table.
+  // Copy the rows of `ids` to `out`. The table does not change.
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Look up rows as LookupTrain or LookupEval does, and combine the rows of each bag. `out` is
   // [bags.offsets.size, dim].
@@ -127,7 +127,7 @@ class Table {
   // another kind or another number of states than the old rule, the optimizer state of existing
   // rows is initialized again. Returns a unique number, which the caller passes to Step as
   // StepInput::binding. Step throws if another optimizer was bound after BindOptimizer returned
-  // this number.
+  // StepInput::binding.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 

@@ -15,7 +15,7 @@
 
 namespace msrec {
 
-// The keys of a segment's records, in the form in which the footer stores them.
+// The keys of a segment's records, in the format of the footer.
 struct SegmentKeys {
   std::vector<int64_t> keys;              // by record; of a tombstone record nothing useful
   std::vector<uint32_t> tombstone_slots;  // ascending
@@ -44,8 +44,8 @@ class Segment {
 
   // Returns the keys of the first `slots` records of a sealed segment. If the footer is damaged or
   // inconsistent, LoadKeys reads the keys from the records. LoadKeys throws Corruption if a
-  // tombstone record is damaged. If keys are read from the records, LoadKeys throws Corruption if
-  // any record is damaged, or if the number of records in the file is not `slots`.
+  // tombstone record is damaged. When LoadKeys reads the keys from the records, LoadKeys throws
+  // Corruption for a damaged record, and for a number of records other than `slots`.
   SegmentKeys LoadKeys(uint64_t slots) const;
 
   // Reads the keys from the records, and returns them. Stops at the first invalid record whose

@@ -193,7 +193,7 @@ class SsdTier : public Tier {
   // locked, and a writer keeps `write` locked, so at most one collection and one writer run at a
   // time. The index changes only while `write` and `state` are both locked, so either lock is
   // enough to read the index. The mutex `state` guards index_ and the members declared after
-  // index_. The mutex is never locked during a file access.
+  // index_. `state` is never locked during a file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

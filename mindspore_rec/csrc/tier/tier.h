@@ -35,7 +35,7 @@ struct TierStats {
 };
 
 // A walk over all rows of a tier, one part at a time. Only one thread may use a scan. The scan must
-// be destroyed first, and then the tier.
+// be destroyed before the tier.
 class TierScan {
  public:
   virtual ~TierScan() = default;

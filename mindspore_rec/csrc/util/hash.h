@@ -5,8 +5,8 @@
 // function's arguments. Files and other processes rely on the hashes, so changing a hash changes
 // the format.
 //
-// These hashes can be inverted, so an attacker can choose keys whose hashes agree in any bits.
-// To choose places in memory, use the keyed hash in bucket_hash.h.
+// The hashes in this file can be inverted, so an attacker can choose keys whose hashes agree in any
+// bits. To choose places in memory, use the keyed hash in bucket_hash.h.
 #pragma once
 
 #include <cstddef>

@@ -110,7 +110,7 @@ class Collective {
                 const std::vector<size_t>& recv_bytes);
   // Throw if the operation has failed on a worker since Begin.
   void Agree();
-  // Call fn, which makes the operation's change after Agree. If fn throws, the channel becomes
+  // After Agree, call fn to make the operation's change. If fn throws, the channel becomes
   // unusable, because this worker lacks a change that the other workers make.
   template <typename Fn>
   void Must(Fn&& fn) {

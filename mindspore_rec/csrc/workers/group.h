@@ -48,9 +48,9 @@ class WorkerGroup {
 
   // Index of the current step; -1 before the first BeginStep.
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
-  // For each worker, the weight of the worker's mean gradient in the mean over all workers: the
-  // worker's share of the samples. All weights are 0 if no worker has samples, and 1 / size()
-  // before the first BeginStep. If losses are sums, the weight of each worker with samples is 1.
+  // Weight of each worker in the average of the workers' mean gradients: the worker's share of the
+  // samples. All weights are 0 if no worker has samples, and 1 / size() before the first BeginStep.
+  // If losses are sums, the weight of each worker with samples is 1.
   std::vector<float> weights() const;
   float weight() const;
   // Index of this worker's first row in the global batch, if this worker's batch has `rows` rows.

@@ -18,8 +18,7 @@
 
 namespace msrec {
 
-// Counts and times of a table's operators since the table's creation. The placement report shows
-// these counts and times.
+// Counts and times of a table's operators since the table's creation, for the placement report.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {

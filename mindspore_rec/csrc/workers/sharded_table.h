@@ -78,8 +78,8 @@ class ShardedTable {
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Send the ids of a later batch to the owners of the rows. Each owner prefetches the rows that
-  // any worker requests; see TableTiers::Prefetch. Return the index of the prefetch, counted on
-  // this worker. All workers call Prefetch, with an exchange that no operator uses.
+  // any worker requests; see TableTiers::Prefetch. Return the number that this worker's table has
+  // given to the batch. All workers call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // For each key of this worker's lookup `ticket`, add the gradients of the key's occurrences;
@@ -149,8 +149,8 @@ void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 // Send the gradients of all lookups of `tables` to the owners of the rows, in one exchange. The
 // gradients of each worker are multiplied by the worker's weight in the step. If a table's entry in
 // `narrow` is true, the table's gradients are sent as bfloat16. If the call fails, the lookups and
-// gradients of all these tables are dropped. The call fails on all workers if `check` throws on
-// this worker. Requires: at least one table, each table only once, and the same exchange for all
+// gradients of all tables in `tables` are dropped. The call fails on all workers if `check` throws
+// on this worker. Requires: at least one table, each table only once, and the same exchange for all
 // tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});

@@ -52,7 +52,9 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the pipeline's part of the state of a dataset; None if there is no such part."""
+    """Return the pipeline's state from a dataset's state; None if the dataset's state contains no
+    pipeline.
+    """
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))

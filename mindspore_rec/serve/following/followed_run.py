@@ -286,8 +286,8 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Set `status().error` to the error of a damaged checkpoint; if no checkpoint is damaged,
-        to `text`.
+        """Set `status().error` to the error of a damaged checkpoint, or to `text` if no checkpoint
+        is damaged.
         """
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text

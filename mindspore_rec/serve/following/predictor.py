@@ -304,8 +304,8 @@ class Predictor:
 
         Raises:
             ValueError: `parts` is out of range.
-            NoStateError: (a RuntimeError) the served state is incomplete. If several processes
-                share the rows, the error is also raised if a newer state arrives while rows are
+            NoStateError: (a RuntimeError) the served state is incomplete. NoStateError is also
+                raised if several processes share the rows and a newer state arrives while rows are
                 read.
         """
         check_parts(parts)

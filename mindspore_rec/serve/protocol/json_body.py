@@ -82,8 +82,8 @@ def read_json(
 def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
     """Return True if orjson certainly reads the same values as the standard library."""
     # If an object repeats a name, orjson drops the name's earlier value, including all strings in
-    # that value. An escaped quotation mark only increases the number of quotation marks in the
-    # body, so a dropped string always causes a difference between the two numbers.
+    # that value. Escaped quotation marks only increase the number of quotation marks in the body,
+    # so a dropped string is always detected.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
     # orjson turns integers beyond 64 bits into floats. In the data of a tensor, it makes no

@@ -34,7 +34,7 @@ def tensor_of_json(
     """Return one input of a request, converted for the network.
 
     Args:
-        spec: the input of the network.
+        spec: name, type and shape of the network's input.
         given: `datatype`, `shape` and, if `part` is None, `data` from the request.
         rows: maximum number of rows in a request; 0: any number of rows.
         elements: maximum number of elements in this input.

@@ -32,7 +32,7 @@ class HeldBytes:
         self.bytes = 0
 
     def add(self, before: int, now: int) -> int:
-        """Count the bytes of a request after more bytes arrived; return the number of counted
+        """Count a request's bytes again after more bytes have arrived; return the number of counted
         bytes.
 
         A request of at most 64 KiB is not counted.

@@ -343,7 +343,7 @@ def change_model(
         name: name of the model.
         load: True to load the model, False to unload it.
         allowed: whether clients may load and unload models.
-        parameters: parameters of the request. Only `unload_dependents` is allowed; it has no
+        parameters: parameters of the request; only `unload_dependents` is allowed, and it has no
             effect.
 
     Raises:
