@@ -154,7 +154,7 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """Return, for each threshold, the sum of `by_level` over the levels that reach the threshold."""
+    """For each threshold, sum `by_level` over the levels that reach the threshold."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

@@ -53,7 +53,7 @@ class Evictor {
   void EvictSlice();
   // Maximum number of rows of the table; -1: no limit.
   int64_t Capacity() const;
-  // Evict rows over the capacity, at most `most` rows.
+  // Evict at most `most` of the rows over the capacity.
   void EvictOverCapacity(uint64_t most);
   // Evict `rows` rows from host memory, because the table is over its capacity.
   void EvictFromHost(uint64_t rows);

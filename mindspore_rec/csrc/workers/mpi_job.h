@@ -60,7 +60,7 @@ class MpiJob {
   // Returns the group of all channels. TakeGroup may be called only once.
   std::unique_ptr<WorkerGroup> TakeGroup();
 
-  // True if worker `rank` has announced its end.
+  // True if the worker with rank `rank` has announced its end.
   bool HasLeft(int rank) const { return left_[rank].load(std::memory_order_acquire); }
 
   // Throws WorkerError if this worker has announced its end, because such a worker may not start an

@@ -200,7 +200,7 @@ class Predictor:
 
     @property
     def rows_at_once(self) -> int:
-        """Maximum useful number of rows in a prediction: more rows do not reduce the time per row."""
+        """Maximum useful number of rows per prediction; more rows do not cut the time per row."""
         return 1 << 30 if self._runner.network is not None else _ROWS_AT_ONCE
 
     @property
