@@ -2,9 +2,9 @@
 """Functions that run MindSpore cells under a lock and with any batch size, and report errors.
 
 MindSpore deadlocks if two threads run graphs at the same time. In a process with several threads,
-code must therefore hold `graph_lock` while it calls a cell. `CellCaller` holds the lock and
-compiles one graph for all batch sizes. If an operator of a table fails, `CellCaller` raises an
-error with the operator's own message.
+code must hold `graph_lock` while it calls a cell. `CellCaller` holds the lock and compiles one
+graph for all batch sizes. If an operator of a table fails, `CellCaller` raises an error with the
+operator's own message.
 """
 
 from typing import TYPE_CHECKING

@@ -27,9 +27,10 @@ class AgeSweep:
     Args:
         thresholds: admission thresholds, each at least 1.
         row_bytes: bytes of a row.
-        max_idle: a key is evicted when `clock - last occurrence` reaches `max_idle` seconds or
-            exceeds `max_idle` steps. If the unit is 'steps', a key is evicted after it has been
-            absent for `max_idle` whole steps. None: never.
+        max_idle: limit on the idle time of a key, in steps or seconds; see `unit`. If the unit is
+            'seconds', a key is evicted when `max_idle` seconds have passed since the key's last
+            occurrence. If the unit is 'steps', a key is evicted after the key has been absent for
+            `max_idle` whole steps. None: no key is evicted.
         unit: unit of `max_idle` and of the clock: 'steps' or 'seconds'; '' if `max_idle` is None.
     """
 
@@ -41,8 +42,8 @@ class AgeSweep:
         unit: str = "",
     ) -> None:
         self._asked = list(thresholds)
-        # Always simulate threshold 1: all keys then have rows, so the number of rows is the number
-        # of rows and counters at every other threshold.
+        # Always simulate threshold 1. At threshold 1, each key has a row, so the number of rows
+        # equals the number of rows and counters at any other threshold.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle
@@ -52,8 +53,8 @@ class AgeSweep:
         self._last = np.empty(0, np.int32)  # batch of the last occurrence
         self._clocks: list[int] = []
         self._alive_from = 0  # keys last seen in an earlier batch are gone
-        # For each batch and each level, the number of keys in the table whose last occurrence is in
-        # the batch.
+        # Number of keys in the table, by the batch of the key's last occurrence and by the key's
+        # level.
         self._held = np.empty((0, levels), np.int32)
         self._keys = np.zeros(levels, np.int64)  # held now, by level; of level 0 there are none
         self._evicted = np.zeros(levels, np.int64)
@@ -153,8 +154,7 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """Return, for each threshold, the sum of the elements of `by_level` at or above the
-    threshold."""
+    """For each threshold, sum `by_level` over the levels that reach the threshold."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

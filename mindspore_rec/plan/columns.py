@@ -22,9 +22,9 @@ class KeyColumn:
 
     Args:
         name: name of the column; a category's hash depends on the category and on this name.
-        key_type: 'id': the numbers are the keys. 'category': `mindspore_rec.category_keys` hashes
-            the values. 'auto' is 'id' if the column's first values are numbers and 'category' if
-            they are text.
+        key_type: 'id', 'category' or 'auto'. With 'id', the numbers are the keys. With 'category',
+            `mindspore_rec.category_keys` hashes the values. With 'auto', the type is 'id' if the
+            column's first values are numbers, and 'category' if the first values are text.
         from_text: True if the log is a text file, so that numbers are read as strings of digits.
 
     Example:

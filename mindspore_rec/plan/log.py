@@ -48,9 +48,9 @@ class KeyLog:
             imply.
         header: whether CSV and TSV files have a header. Default: True if a column in `keys` or
             `time` is a name.
-        key_type: 'id': numbers are the keys; 'category': values are hashed with the name of their
-            column; 'auto': 'id' for columns of numbers, 'category' for columns of text. Default:
-            'auto'.
+        key_type: 'id', 'category' or 'auto'. With 'id', numbers are the keys. With 'category',
+            values are hashed with the name of the column. With 'auto', the type is 'id' for columns
+            of numbers, and 'category' for columns of text. Default: 'auto'.
 
     Raises:
         ValueError: an argument is out of range; or, when the log is read, a file is damaged or

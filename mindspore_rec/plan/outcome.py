@@ -69,7 +69,7 @@ class Curve:
         label: name of the setting that changes along the curve.
         rows: number of rows at each point of the curve.
         bytes: number of bytes at each point of the curve.
-        hit_rate: hit rate at each point of the curve.
+        hit_rate: share of lookups that are hits, at each point of the curve.
         names: names of the points; no names if the curve has too many points.
     """
 

@@ -14,11 +14,12 @@ from mindspore_rec.plan.worker_loads import WorkerLoads
 __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
-# Number of exchanges in a step, and of further exchanges that average dense gradients. In an
-# exchange, a worker sends one message to every other worker. In the forward pass of a lookup cell,
-# the workers exchange headers, keys, statuses and rows. In the backward pass of a lookup cell, the
-# workers exchange headers, gradients and statuses. In the training loop, the workers exchange
-# batches and losses. To average dense gradients, the workers exchange headers, parts and sums.
+# _EXCHANGES is the number of exchanges in a step. _AVERAGES is the number of additional exchanges
+# in a step that averages dense gradients. In an exchange, a worker sends one message to every other
+# worker. In the forward pass of a lookup cell, the workers exchange headers, keys, statuses and
+# rows. In the backward pass of a lookup cell, the workers exchange headers, gradients and statuses.
+# In the training loop, the workers exchange batches and losses. To average dense gradients, the
+# workers exchange headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
 # A table is small if it has fewer rows per worker than _SMALL_ROWS. A hash cannot distribute a few
@@ -65,8 +66,9 @@ class Machine:
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of all exchanges in a step: transfer on the busiest link, plus
-        messages."""
+        """Return the seconds of all exchanges in a step: the transfer time on the busiest link,
+        plus the latency of the messages.
+        """
         remote = 1.0 - min(self.workers_per_host, workers) / workers
         # The busiest worker determines the time of each step; the workers of a host share the
         # host's link.
@@ -94,9 +96,9 @@ class Placed:
 
     Args:
         rows: `[N]`, number of rows on each worker.
-        touched_bytes: `[steps, N]`, bytes of rows that the worker reads and writes.
-        out_bytes: `[steps, N]`, bytes that the worker sends.
-        in_bytes: `[steps, N]`, bytes that the worker receives.
+        touched_bytes: `[steps, N]`, bytes of rows that each worker reads and writes in each step.
+        out_bytes: `[steps, N]`, bytes that each worker sends in each step.
+        in_bytes: `[steps, N]`, bytes that each worker receives in each step.
     """
 
     rows: np.ndarray

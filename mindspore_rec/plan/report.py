@@ -89,7 +89,7 @@ def text_curve(curves: list[Curve], width: int = 72, height: int = 16) -> str:
     left, right, low, high = min(x), max(x), min(y), max(y)
     grid = [[" "] * width for _ in range(height)]
     marked = [(_MARKS[i % len(_MARKS)], curve) for i, curve in enumerate(curves)]
-    # Draw curves with few points last, so that they stay visible.
+    # Draw curves with few points last, so that longer curves do not hide the points.
     for mark, curve in sorted(marked, key=lambda pair: -len(pair[1].bytes)):
         for b, rate in zip(curve.bytes, curve.hit_rate, strict=True):
             column = _place(math.log(max(b, 1)), left, right, width)

@@ -99,9 +99,9 @@ class SchemaLog(KeyLog):
 def table_names(schema: Schema) -> list[str | None]:
     """Return the name of each table of a schema, in the order of the tables.
 
-    Columns without settings of their own share one table, whose name is None. All other tables are
-    named by the schema, or have their index as name, for example '2' for a network's table
-    `dcn_v2.embedding.2`.
+    Columns without settings of their own share one table, whose name is None. The names of all
+    other tables come from the schema. If the schema gives no name, the name is the table's index,
+    for example '2' for a network's table `dcn_v2.embedding.2`.
 
     Example:
         >>> from mindspore_rec.feature import CategoryColumn

@@ -115,7 +115,7 @@ def simulate(
 
     Args:
         log: the log of keys, in the order of training.
-        choices: the choices to simulate.
+        choices: thresholds, idle limits and capacities to simulate.
         row_bytes: bytes of a row without digests, as computed by `row_bytes()`. The simulation adds
             the bytes of one digest per row, or of two digests if rows are evicted by age.
         batch_size: samples of a training batch, at least 1.

@@ -76,8 +76,8 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """Array whose element d is the number of pairs of a batch and a distinct key with distance
-        d.
+        """Array whose element d is the number of (batch, distinct key) pairs with the stack
+        distance d.
 
         A key with the stack distance d has a row in tables of more than d rows.
         """

@@ -92,8 +92,8 @@ class TierUse:
         read_rows: rows promoted from the tier per step; 0 for host memory.
         written_rows: rows demoted to the tier per step; 0 for host memory.
         moved_bytes: bytes of the promoted and the demoted rows per step.
-        memory_bytes: bytes of host memory that the tier needs, for its rows or for the index of an
-            SSD tier.
+        memory_bytes: bytes of host memory that the tier needs. An SSD tier needs host memory only
+            for its index, and a remote tier needs none.
     """
 
     name: str
@@ -167,7 +167,7 @@ def plan_tiers(
     Args:
         log: the keys, in the order of training.
         choices: the `Tiers` objects to simulate.
-        row_bytes: bytes of a row, as computed by `row_bytes`.
+        row_bytes: bytes of a row; `sizes.row_bytes` computes this number.
         batch_size: samples of a training batch, at least 1.
         order: orders of demotion to try: 'lru', 'lfu'.
         warm_up: number of steps at the log's start that only fill the tiers and are not counted.

@@ -25,8 +25,8 @@ class WorkerLoads:
     Args:
         workers: number of workers, N.
         rows: int64 `[N]`, number of the log's distinct keys that each worker owns.
-        lookups: int64 `[steps, N]`, number of lookups, by all workers, of the keys that each worker
-            owns.
+        lookups: int64 `[steps, N]`, for each owner, the number of lookups that all workers make for
+            the owner's keys.
         received: int64 `[steps, N]`, number of keys that all workers send to each owner. Every
             worker sends each of its distinct keys once.
         updated: int64 `[steps, N]`, number of the global batch's distinct keys that each worker
@@ -86,8 +86,9 @@ def count_loads(
 
 
 class _SeenKeys:
-    """Distinct keys of the log; for each key, the number of its lookups and of the batches with
-    it."""
+    """Distinct keys of the log; for each key, the number of lookups, and the number of batches that
+    contain the key.
+    """
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.int64)

@@ -110,7 +110,7 @@ def worker_plan(
     """Return the plan for the options. With `--placements`, also write a file of placements.
 
     Args:
-        options: options of the command.
+        options: parsed options of the command line.
         log: with `--keys`, the log; with `--schema`, the tables and their logs; None without both.
 
     Raises:

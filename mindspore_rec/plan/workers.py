@@ -41,19 +41,20 @@ class TableOnWorkers:
     """One table on N workers.
 
     An imbalance is the load of the busiest worker, divided by the mean load; 1.0 means equal
-    shares. The imbalances are for rows that a hash of the key distributes, even if the placement is
-    'owner' or 'replicated'. The numbers of keys and bytes are means per step and worker.
+    shares. Even if the table has another placement, the imbalances are computed for placement
+    'sharded', in which a hash of the key selects the worker. The numbers of keys and bytes are
+    means per step and worker.
 
     Args:
         placement: 'sharded', 'owner' or 'replicated', as in `TableConfig.placement`.
         owner: if the placement is 'owner', the worker that has the table; None for all other
             placements.
         most_rows: number of rows on the worker with the most rows.
-        row_imbalance: imbalance of the number of rows.
-        lookup_imbalance: imbalance of the number of lookups; every occurrence of a key counts as a
-            lookup.
-        key_imbalance: imbalance of the number of keys that a worker receives; every worker sends
-            each of its distinct keys once.
+        row_imbalance: number of rows on the busiest worker, divided by the mean number.
+        lookup_imbalance: number of lookups on the busiest worker, divided by the mean number. Every
+            occurrence of a key counts as a lookup.
+        key_imbalance: number of keys that the busiest worker receives, divided by the mean number.
+            Every worker sends each of its distinct keys once.
         sent_keys: number of distinct keys in a worker's batch.
         sent_bytes: bytes of keys, rows and gradients that a worker sends per step. With 'sharded'
             and 'owner', `sent_bytes` includes the bytes that the worker sends to itself.
@@ -80,7 +81,7 @@ class WorkerOutcome:
             values for N batches in which each key is as likely as in the log's batches.
         row_bytes: greatest number of bytes that the rows of all tables take on a worker.
         tables: the tables by name.
-        compute_seconds: seconds of a step's dense part, as passed to the plan.
+        compute_seconds: seconds of a step's dense part; the caller of the plan sets this number.
         table_seconds: seconds of the busiest worker's lookups and updates.
         exchange_seconds: seconds that the workers need to exchange keys, rows and gradients.
         average_seconds: seconds that the workers need to average dense gradients.
@@ -110,7 +111,7 @@ class WorkerPlan:
         samples: number of rows of the log.
         batch_size: samples of one worker's batch.
         keys: number of distinct keys of each table.
-        machine: speeds from which the times are predicted.
+        machine: speeds of the machine; the predicted times depend on these speeds.
         outcomes: one outcome for each number of workers.
     """
 

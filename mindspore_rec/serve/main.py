@@ -263,7 +263,7 @@ def _answer(
     """Answer requests with models until a signal arrives; return the exit code.
 
     Args:
-        options: options of the command.
+        options: parsed options of the command line.
         listener: the listening socket.
         makers: names of the models, and functions that make their predictors.
         protection: the checks that each request must pass.
@@ -349,6 +349,6 @@ def run(arguments: list[str] | None = None) -> NoReturn:
     """Run the command in this process, then end the process.
 
     Args:
-        arguments: arguments of the command. Default: the arguments of the process.
+        arguments: command-line arguments. Default: the command-line arguments of the process.
     """
     _exit(main(arguments))

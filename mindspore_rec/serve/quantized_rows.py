@@ -23,8 +23,8 @@ class QuantizedRows:
     Args:
         embedding_dim: number of values in a row, 1 to 8192.
         rows: 'int8' or 'int4'.
-        vocabulary: number of ids; ids start at 0, and their rows are zeros at first. 0: keys are
-            any int64. Default: 0.
+        vocabulary: number of ids; ids start at 0, and their rows are zeros at first. If
+            `vocabulary` is 0, a key may be any int64. Default: 0.
         unknown: float32 `[embedding_dim]`. Default: zeros.
 
     Raises:
@@ -65,7 +65,7 @@ class QuantizedRows:
         self._rows.upsert(keys, values)
 
     def erase(self, keys: np.ndarray) -> int:
-        """Remove the rows of keys, int32 or int64 `[n]`, and return the number of removed rows.
+        """Remove the rows of `keys` (int32 or int64 `[n]`); return the number of removed rows.
 
         Raises:
             ValueError: the table has a vocabulary.
@@ -73,7 +73,9 @@ class QuantizedRows:
         return self._rows.erase(keys)
 
     def clear(self) -> None:
-        """Remove all rows. If the table has a vocabulary, set the rows to zeros instead."""
+        """Remove all rows. If the table has a vocabulary, the rows are not removed but set to
+        zeros.
+        """
         self._rows.clear()
 
     def lookup(self, ids: np.ndarray) -> np.ndarray:

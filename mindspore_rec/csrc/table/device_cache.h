@@ -28,8 +28,8 @@
 
 namespace msrec {
 
-// Rows that the caller must move: first the rows in out_slots from the device to the host, and then
-// in_values [n, dim] and in_states [n, state width] from the host into in_slots [n].
+// Rows that the caller must move. First, the rows in out_slots move from the device to the host.
+// Then, in_values [n, dim] and in_states [n, state width] move from the host to in_slots [n].
 struct RowMoves {
   std::vector<int32_t> out_slots;
   std::vector<int32_t> in_slots;

@@ -90,8 +90,8 @@ void Evictor::SetEventTime(int64_t seconds) {
   context.time = static_cast<uint32_t>(seconds);
   // If a row is older than the first event time, the row's time is set to the first event time.
   if (first) {
-    // If first_time is set although the clock has no time, the clock has been reset. Rows that have
-    // the old first_time then no longer match the stored digest.
+    // If first_time is set although the clock has no time, the clock has been reset. After a reset,
+    // rows with the old first_time do not match the stored digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });
@@ -193,7 +193,7 @@ int64_t Evictor::Capacity() const {
   const Placement& placement = core_.context.placement;
   int64_t rows = placement.Share(eviction.max_rows);
   if (eviction.max_bytes >= 0) {
-    // The capacity limits the rows of all tiers, so the extra bytes of a row in host memory are not
+    // The capacity limits the rows of all tiers, so the overhead of a row in host memory is not
     // counted.
     const auto row_bytes = static_cast<int64_t>(RowSizes(core_.context.layout).in_host(false));
     const int64_t fit = placement.Share(eviction.max_bytes) / row_bytes;

@@ -45,15 +45,15 @@ class Evictor {
   void Trigger(bool at_once);
 
  private:
-  // Set the horizon to the clock's time, and update the epochs for the clock's time. If
-  // Eviction::on_trigger is set, do not change the horizon.
+  // Set the horizon to the clock's time, and update the epochs. If Eviction::on_trigger is set, do
+  // not change the horizon.
   void FollowClock();
   // In one slice of the table, evict the rows that are due for eviction. Also evict rows over the
   // capacity.
   void EvictSlice();
   // Maximum number of rows of the table; -1: no limit.
   int64_t Capacity() const;
-  // Evict rows over the capacity, at most `most` rows.
+  // Evict at most `most` of the rows over the capacity.
   void EvictOverCapacity(uint64_t most);
   // Evict `rows` rows from host memory, because the table is over its capacity.
   void EvictFromHost(uint64_t rows);

@@ -79,7 +79,8 @@ void QuantisedPart::LookUp(const IdView& ids, const IdFilter& filter, const BagV
   if (out.halves == nullptr) {
     return core_.quantised->Lookup(ids, full, unknown, &limit, out.floats);
   }
-  // Rows of int8 and int4 are read as float32 numbers, which are then rounded to the output's type.
+  // Rows of int8 and int4 are read as float32 numbers. The numbers are then rounded to the output's
+  // type.
   const auto dim = static_cast<size_t>(core_.config.dim);
   std::vector<float> rows(std::min(kQuantisedRows, ids.size) * ids.stride * dim);
   for (size_t first = 0; first < ids.size; first += kQuantisedRows) {

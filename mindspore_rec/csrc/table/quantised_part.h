@@ -39,9 +39,10 @@ class QuantisedPart {
   ExportedRows Export(const IdView& keys, bool with_state) const;
   // Call fn with all rows, one part at a time.
   void ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn) const;
-  // Quantise values and store the rows. A null array in `ages` means that all its elements are 0.
+  // Quantise values and store the rows. If an array in `ages` is null, the elements of the array
+  // are assumed to be 0.
   void Put(const IdView& keys, const float* values, const RowArrays& ages);
-  // Set rows that are already quantised, as TableQuantised::ImportCodes does.
+  // Set rows that are already quantised; see TableQuantised::ImportCodes.
   void PutCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);
 
  private:

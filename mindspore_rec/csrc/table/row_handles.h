@@ -8,14 +8,14 @@
 //   [1] the table's number, 23 bits << 40 | tag, its lower 40 bits
 //
 // In a table over workers, a handle contains the index of the worker that has the row. The worker's
-// index replaces the highest 12 bits of the tag. A worker that receives another worker's handle
-// writes the id of its own table into the handle. The tag is a hash with a secret key of the table.
-// The hash covers the row's key, the row's place, and the structure version at the handle's
-// creation. In a table with lower tiers, the hash also covers the number of the current step.
-// Because of the hash, only handles that the table has created are accepted. The version changes
-// when a row leaves the table and when rows get another layout, so an accepted handle always
-// belongs to its original row. RowHandles is a part of a table; the caller must hold the table's
-// mutex.
+// index replaces the highest 12 bits of the tag. A worker that receives a handle from another
+// worker replaces the table id in the handle by the id of the receiving worker's table. The tag is
+// a hash with a secret key of the table. The hash covers the row's key, the row's place, and the
+// structure version at the handle's creation. In a table with lower tiers, the hash also covers the
+// number of the current step. Because of the hash, only handles that the table has created are
+// accepted. The version changes when a row leaves the table and when rows get another layout, so an
+// accepted handle always belongs to its original row. RowHandles is a part of a table; the caller
+// must hold the table's mutex.
 #pragma once
 
 #include <cstddef>

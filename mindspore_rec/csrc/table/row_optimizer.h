@@ -20,7 +20,8 @@ class RowOptimizer {
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
   // True if an optimizer is bound, and `rule` has the same kind and the same number of states as
-  // the current rule. If KeepsState returns true, rows keep their layout and state.
+  // the current rule. If KeepsState returns true, the rows keep their layout and state when `rule`
+  // is bound.
   bool KeepsState(const Rule& rule) const;
   // Replace the rule by a rule of the same kind; the new rule's constants may differ. Return the
   // new rule's number.
@@ -49,8 +50,8 @@ class RowOptimizer {
 
   // Reserve memory for all data that Update records. Throws std::bad_alloc.
   void ReserveUpdate();
-  // Record that the rows to which a shard's gradients belong will change. If `stale` is true, look
-  // up these rows again first, because their addresses may have changed. Any thread may call
+  // Record that the rows to which a shard's gradients belong will change. If `stale` is true, first
+  // look up the rows again, because the addresses of the rows may have changed. Any thread may call
   // PrepareUpdate, but only one thread at a time for the same shard. Cannot fail after
   // ReserveUpdate.
   void PrepareUpdate(int shard, bool stale);

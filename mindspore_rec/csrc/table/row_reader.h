@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowReader: reads rows of a table from host memory or a lower tier, with the values that an
-// evaluation uses. RowReader promotes no rows. If a device cache has newer values of a row, the
-// newer values are written back before the row is read. If the host cannot access the newer values,
-// std::runtime_error is thrown. RowReader is a part of a table; the caller must hold the table's
-// mutex.
+// RowReader: reads rows of a table from host memory or a lower tier. The values are the same as in
+// an evaluation lookup. RowReader promotes no rows. If a device cache has newer values of a row,
+// the newer values are written back before the row is read. If the host cannot access the newer
+// values, std::runtime_error is thrown. RowReader is a part of a table; the caller must hold the
+// table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,14 @@ class RowReader {
   // Return the rows of `keys`, in the order of `keys`; null for keys without a row. Rows in lower
   // tiers are copied to `copies`.
   KeyedRows Find(const IdView& keys, std::vector<char>* copies);
-  // Call fn with all rows that are not due for eviction, one part at a time. Requires that the
-  // shards have been swept.
+  // Call fn with all rows that are not due for eviction, one part at a time. Requires that the rows
+  // due for eviction were evicted from the shards.
   void Walk(const std::function<void(const KeyedRows&)>& fn);
   // Call fn with the rows outside host memory, one part at a time. Rows outside host memory are the
   // rows in lower tiers, including rows due for eviction, and the rows of a static table that were
   // never looked up.
   void WalkBelow(const std::function<void(const KeyedRows&)>& fn);
-  // Number of rows in all tiers, including rows that are due for eviction and not swept yet.
+  // Number of rows in all tiers, including rows that are due for eviction and not evicted yet.
   size_t Count() const;
 
  private:

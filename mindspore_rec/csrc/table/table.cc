@@ -29,8 +29,8 @@ void Table::Close() {
   try {
     if (core_.cache != nullptr) core_.cache->tiers.DrainStale();
   } catch (const std::exception&) {
-    // The tier may be unavailable. Rows that stay in the tier do no harm: they have an old layout,
-    // which no table reads.
+    // The tier may be unavailable. Rows that stay in the tier do no harm, because no table reads
+    // rows with the old layout.
   }
   engine_.ForgetStep();
   core_.lookups.Free();

@@ -49,7 +49,7 @@ class Table {
 
   const TableConfig& config() const { return core_.config; }
   int32_t dim() const { return core_.config.dim; }
-  // Return the layout of rows, which also depends on the optimizer.
+  // Return the layout of rows. The layout also depends on the optimizer.
   RowLayout layout();
   // Throw ForkedProcess in a forked child.
   void RequireOwnProcess() const { core_.mutex.Require(); }
@@ -67,7 +67,7 @@ class Table {
 
   // ---- training and evaluation ----
 
-  // Copy the rows of ids to out [ids.size, dim]. The rows of two consecutive ids are ids.stride
+  // Copy the rows of `ids` to `out` [ids.size, dim]. The rows of two consecutive ids are ids.stride
   // rows apart, in `out` and in the gradient. Insert, count and touch the rows. Returns a ticket;
   // pass the ticket and the gradient to Accumulate. Throws NoOptimizer if no optimizer is bound,
   // because a table without an optimizer would never be trained. A bfloat16 output requires a table
@@ -78,7 +78,7 @@ class Table {
   void CheckLookup(const IdView& ids, const IdFilter& filter, bool train);
   // Throw if rows are requested as bfloat16, but the table's values are not bfloat16.
   void CheckNumbers(const RowsOut& out) const;
-  // Copy the rows of ids to out without any effect on the table.
+  // Copy the rows of `ids` to `out`. The table does not change.
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Look up rows as LookupTrain or LookupEval does, and combine the rows of each bag. `out` is
   // [bags.offsets.size, dim].
@@ -100,12 +100,13 @@ class Table {
   // Record the token of a gradient that a graph has computed (gradient_tokens.h). Does nothing in a
   // table that is not trainable.
   void NoteToken(float token);
-  // Throw std::runtime_error unless `received` is the sum of all tokens that were made since the
-  // last step. If `forget` is true, the tokens are cleared after the check.
+  // Throw std::runtime_error unless `received` is the sum of the recorded tokens. If `forget` is
+  // true, the tokens are cleared after the check.
   void RequireTokens(float received, bool forget = false);
 
-  // For each training lookup of the last step that had training lookups, return the hash (HashIds)
-  // of the ids and the number of ids. If the table has no lower tiers, the result is empty.
+  // Find the last step with training lookups. For each training lookup of the step, return the hash
+  // (HashIds) of the ids and the number of ids. If the table has no lower tiers, the result is
+  // empty.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
   // Record the ids of a training lookup for RecentLookups. A lookup over several workers calls
   // NoteLookup with this worker's ids. Keys that other workers look up in this table are not
@@ -113,9 +114,9 @@ class Table {
   void NoteLookup(const IdView& ids);
 
   // Look up rows as LookupTrain does, but write one handle per id to `handles` [ids.size, 2], and
-  // return no ticket. Pass these handles (row_handles.h) to AccumulateByHandle. Handles are valid
-  // until a row leaves the table or rows get another layout. In a table with lower tiers, handles
-  // are valid for one step only.
+  // return no ticket. The caller passes the handles (row_handles.h) to AccumulateByHandle. Handles
+  // are valid until a row leaves the table or rows get another layout. In a table with lower tiers,
+  // handles are valid for one step only.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // Add the gradient [n, dim] of the rows that the handles identify. Gradients of keys that are not
   // admitted are dropped. Throws StaleHandle if a handle is from another table, is forged, or is no
@@ -126,7 +127,7 @@ class Table {
   // another kind or another number of states than the old rule, the optimizer state of existing
   // rows is initialized again. Returns a unique number, which the caller passes to Step as
   // StepInput::binding. Step throws if another optimizer was bound after BindOptimizer returned
-  // this number.
+  // StepInput::binding.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 
@@ -134,11 +135,11 @@ class Table {
 
   // PrepareLookup and FinishLookup are the two parts of a training lookup. Between the parts, the
   // workers check that no worker has failed. PrepareLookup does all operations that may fail, and
-  // makes no visible change. FinishLookup completes the first prepared lookup as LookupTrain does.
-  // If `handles` is not null, FinishLookup completes the lookup as LookupWithHandles does, without
-  // a ticket. FinishLookup fails only if other threads have used the table since PrepareLookup and,
-  // in addition, memory runs out or a tier fails. Requires: the table is trainable and has no
-  // device cache.
+  // makes no visible change. FinishLookup completes the first prepared lookup; the result is the
+  // same as for LookupTrain. If `handles` is not null, the result is the same as for
+  // LookupWithHandles, without a ticket. FinishLookup fails only if other threads have used the
+  // table since PrepareLookup and, in addition, memory runs out or a tier fails. Requires: the
+  // table is trainable and has no device cache.
   void PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
                      PreparedLookups* prepared);
   int64_t FinishLookup(PreparedLookups* prepared, float* out, int64_t* handles);
@@ -169,10 +170,10 @@ class Table {
   // times, the last value is stored.
   //
   // If the table has lower tiers, large calls of Put, Erase, Import and SetScores are split into
-  // parts. A call is large if it has more keys than a quarter of the rows that fit into host
-  // memory. If a part fails, the completed parts stay done, and the message contains the number of
-  // completed keys. Keys are processed in the order of the argument; Put processes repeated keys in
-  // the order of their first occurrences.
+  // parts. A call is large if its number of keys exceeds a quarter of the number of rows that fit
+  // into host memory. If a part fails, the completed parts stay done, and the message contains the
+  // number of completed keys. Keys are processed in the order of the argument; Put processes
+  // repeated keys in the order of their first occurrences.
   void Put(const IdView& ids, const float* values, size_t value_rows);
   // Drop the rows of the keys `ids`; return the number of dropped rows.
   size_t Erase(const IdView& ids);
@@ -197,8 +198,8 @@ class Table {
   // no fixed order. The function fn must not call the table.
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
-  // Put rows. A null array has the same meaning as in Shard::Import. Throws if `rows` has optimizer
-  // states and state_width does not match the optimizer.
+  // Put rows. Shard::Import states the meaning of a null array in `rows`. Throws if `rows` has
+  // optimizer states and state_width does not match the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows, and initialize their optimizer states as for new rows. Requires: ids are int64 and
   // contiguous.

@@ -36,14 +36,14 @@ class TableChanges {
   // the rows in lower tiers and hashes all rows once. The digest is dropped if memory runs out, if
   // a static table is cleared, or if an age limit is turned on or off. The digest is also dropped
   // if a damaged row in a lower tier is replaced, or if the table's clock was reset and gets a
-  // first event time again. The digest is also dropped when a mark is set while a row's newest
-  // value is in device memory that the host cannot access. If the digest was dropped, call Mark and
-  // then KeepDigest to get a digest again. Requires an earlier call of Mark. If reading a row
-  // throws an exception, KeepDigest throws the exception and keeps no digest.
+  // first event time again. Mark also drops the digest if a row's newest value is in device memory
+  // that the host cannot access. If the digest was dropped, call Mark and then KeepDigest to get a
+  // digest again. Requires an earlier call of Mark. If reading a row throws an exception,
+  // KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
-  // Return the digest of all rows, which is the sum of the rows' digests in Table::Digests; return
-  // no value if no digest is kept. Throws std::runtime_error if a row's newest value is in device
-  // memory that the host cannot access.
+  // Return the digest of all rows: the sum of the rows' digests in Table::Digests. Return no value
+  // if no digest is kept. Throws std::runtime_error if a row's newest value is in device memory
+  // that the host cannot access.
   std::optional<uint64_t> KeptDigest();
   // Return the keys of rows in host memory whose values do not match the stored digests, although
   // the table has not changed the rows since the last mark. The places of the rows in memory are
@@ -55,8 +55,8 @@ class TableChanges {
   // Make every shard compute its digest again and, from then on, keep the digest up to date.
   void RenewDigest();
   // Return true if the table keeps a digest. If the table keeps a digest and has a device cache,
-  // first write the changed rows of the cache back to host memory, so that the digest includes
-  // their newest values.
+  // first write the changed rows of the cache back to host memory, so that the digest includes the
+  // rows' newest values.
   bool DigestIsReady();
   // Call WriteBackForDigest before an epoch ends. If the table keeps a digest and has a device
   // cache, WriteBackForDigest writes the changed rows of the cache back to host memory. If a row

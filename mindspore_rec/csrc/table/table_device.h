@@ -26,15 +26,15 @@ class TableDevice {
   void SetStates(float* states);
   // Number of floats in a row of the states' matrix.
   int32_t state_width();
-  // Does the same as Table::LookupTrain, but writes the slot of each id's row in the cache instead
-  // of the row. After the call, the rows of all ids are in the cache. If Prepare was called for
-  // these ids before, the result of Prepare is used. If the host cannot access the cache's memory,
+  // Does the same as Table::LookupTrain, but writes the cache slot of each id's row and not the row
+  // itself. After the call, the rows of all ids are in the cache. If Prepare was called for these
+  // ids before, the result of Prepare is used. If the host cannot access the cache's memory,
   // Prepare must have been called. `values` is the cache's current address, or null if this address
   // has not changed.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Executes the host's part of a later LookupSlots in advance. If the host cannot access the
-  // cache's memory, the caller must then move the rows and call FinishMove before any other call on
-  // the table.
+  // cache's memory, the caller of Prepare must move the returned rows and call FinishMove before
+  // any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Returns which rows in device memory have changed. The caller copies these rows from the device
   // and passes the copies to FinishMove. If the host can access the cache's memory, FetchDirty
@@ -43,10 +43,10 @@ class TableDevice {
   // `values` and `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes
   // do not match the number of fetched rows, throws std::invalid_argument and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
-  // CountTouched returns the number of slots whose rows have a gradient. Touched writes the slots
-  // of rows with a gradient to `slots`, and the scratch slot to the remaining places. Throws
-  // std::runtime_error if `room` is too small. Requires that the host cannot access the cache's
-  // memory.
+  // CountTouched returns the number of slots whose rows have a gradient. Touched writes to `slots`
+  // the slot of each row with a gradient, and fills the rest of `slots` with the scratch slot.
+  // Throws std::runtime_error if `room` is too small. Requires that the host cannot access the
+  // cache's memory.
   size_t CountTouched();
   void Touched(int32_t* slots, size_t room);
   // Records that the gradient of lookup `ticket` has been added on the device.
@@ -58,8 +58,8 @@ class TableDevice {
   void FinishStep();
 
  private:
-  // Throws if there is no device cache. `shared` must be true if the host can access the cache's
-  // memory, and false if not; otherwise, Cache throws.
+  // Throws if there is no device cache. `shared` states whether the host can access the cache's
+  // memory; Cache throws if `shared` is wrong.
   DeviceCache& Cache() const;
   DeviceCache& Cache(bool shared) const;
 

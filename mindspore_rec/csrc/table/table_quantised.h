@@ -26,8 +26,8 @@ class TableQuantised {
   void Quantise(int32_t bits);
   // Set rows that are already quantised. The rows are set in parts of 2^18 keys; if memory runs
   // out, the completed parts stay set. Each row has `width` bytes: scale, offset and codes
-  // (quantised_row.h). `width` must equal the width of the table's int8 or int4 rows. A null array
-  // in `ages` means that all its elements are 0.
+  // (quantised_row.h). `width` must equal the width of the table's int8 or int4 rows. If an array
+  // in `ages` is null, the elements of the array are assumed to be 0.
   void ImportCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);
   // Bits per number: 8 or 4; 0 if rows are not quantised.
   int32_t bits();

@@ -25,7 +25,7 @@ class TableTasks {
       lookups_[same - tables_.begin()].push_back(next_++);
     }
   }
-  // Call fn(number) once for the number of each lookup.
+  // Call fn(number) once for each lookup, with the lookup's number.
   template <typename Fn>
   void ForEach(const Fn& fn) const {
     ThreadPool::Global().ParallelFor(static_cast<int64_t>(lookups_.size()), [&](int64_t task) {

@@ -94,8 +94,8 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
       try {
         size_t bytes = result < 0 ? 0 : static_cast<size_t>(result);
         if (bytes != extent.bytes) {
-          // The read was interrupted, reached the file's end, or failed. Reading the extent again
-          // with File::Read shows the cause.
+          // The read was interrupted, reached the file's end, or failed. Read the extent again with
+          // File::Read, which completes the read or throws the error.
           bytes = extent.file->Read(extent.offset, extent.bytes, ring->buffer(i));
         }
         done(extent, ring->buffer(i), bytes);

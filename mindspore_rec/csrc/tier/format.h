@@ -72,12 +72,12 @@ struct RecordShape {
   uint64_t OffsetOf(uint64_t slot) const { return kDataOffset + slot * record_bytes; }
   // Number of records in a segment of `segment_bytes` bytes.
   uint64_t SlotsIn(uint64_t segment_bytes) const;
-  // Maximum number of records in a file of `file_bytes` bytes. A file that states a larger number
-  // of records is damaged.
+  // Maximum number of records in a file of `file_bytes` bytes. If a file states more records than
+  // MostIn returns, the file is damaged.
   uint64_t MostIn(uint64_t file_bytes) const;
 
-  // Writes record_bytes bytes to `out`. The payload must have row_bytes bytes for a row, or `key`
-  // tombstones for a tombstone record.
+  // Writes record_bytes bytes to `out`. The payload of a row has row_bytes bytes. The payload of a
+  // tombstone record is an array of tombstones, and `key` is the number of tombstones.
   void Encode(uint64_t segment, uint64_t slot, RecordKind kind, int64_t key, const void* payload,
               char* out) const;
   // True if the record_bytes bytes at `record` are a valid record that Encode wrote for the same
@@ -98,9 +98,9 @@ struct SyncMark {
   uint64_t slots = 0;
 };
 void EncodeMark(uint64_t segment, const SyncMark& mark, char* block);
-// Decodes the sync marks in blocks 1 and 2. A block of zeros has no mark. If neither block has a
-// mark, the result is a mark of 0 records. Throws Corruption if block 1 and block 2 are both
-// damaged.
+// Decodes the sync marks in blocks 1 and 2. A block of zeros contains no sync mark. If neither
+// block contains a sync mark, the result is a mark of 0 records. Throws Corruption if block 1 and
+// block 2 are both damaged.
 SyncMark DecodeMarks(uint64_t segment, const char* blocks, const std::string& path);
 
 struct Trailer {

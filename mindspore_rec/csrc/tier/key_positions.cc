@@ -89,7 +89,7 @@ uint64_t KeyPositions::Erase(int64_t key) {
     try {
       Resize(&table, static_cast<uint32_t>(table.size / kAfterGrowth) + 1);
     } catch (const std::bad_alloc&) {
-      // If memory is short, the table stays larger than necessary; this does no harm.
+      // If memory is short, the table stays larger than necessary, and remains valid.
     }
   }
   return before;

@@ -92,8 +92,8 @@ bool Segment::LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset)
       slots > MostSlots() || slots > kMaxSlots || trailer.tombstone_slots > slots) {
     return false;
   }
-  // Check that the footer begins where WriteFooter writes it and extends to the trailer, so that a
-  // damaged size cannot cause an allocation that is larger than the file.
+  // Check that the footer begins at WriteFooter's offset and extends to the trailer. Without this
+  // check, a damaged size could cause an allocation that is larger than the file.
   const size_t bytes = FooterBytes(trailer);
   if (trailer.footer_offset != RoundUp(OffsetOf(slots)) ||
       trailer.footer_offset + RoundUp(bytes) + kBlock != size) {

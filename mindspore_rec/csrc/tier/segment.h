@@ -15,7 +15,7 @@
 
 namespace msrec {
 
-// The keys of a segment's records, in the form in which the footer stores them.
+// The keys of a segment's records, in the format of the footer.
 struct SegmentKeys {
   std::vector<int64_t> keys;              // by record; of a tombstone record nothing useful
   std::vector<uint32_t> tombstone_slots;  // ascending
@@ -44,15 +44,15 @@ class Segment {
 
   // Returns the keys of the first `slots` records of a sealed segment. If the footer is damaged or
   // inconsistent, LoadKeys reads the keys from the records. LoadKeys throws Corruption if a
-  // tombstone record is damaged. If keys are read from the records, LoadKeys throws Corruption if
-  // any record is damaged, or if the number of records in the file is not `slots`.
+  // tombstone record is damaged. When LoadKeys reads the keys from the records, LoadKeys throws
+  // Corruption for a damaged record, and for a number of records other than `slots`.
   SegmentKeys LoadKeys(uint64_t slots) const;
 
   // Reads the keys from the records, and returns them. Stops at the first invalid record whose
   // index is at least `synced`. Throws Corruption if a record before `synced` is invalid.
   SegmentKeys ScanKeys(uint64_t synced, uint64_t slots) const;
 
-  // Returns the number of records that an unsealed segment is guaranteed to have.
+  // Returns the number of synced records of an unsealed segment.
   SyncMark LoadMark() const;
 
   // Appends footer and trailer after the last record, and truncates the file at the trailer's end.

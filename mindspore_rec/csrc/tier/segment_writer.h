@@ -3,11 +3,11 @@
 // SegmentWriter: appends records to the last segment, through a buffer of a megabyte. The buffer is
 // larger if fewer than four records fit into a megabyte.
 //
-// The comments in this file mention two locks of the tier. `write` is locked during every call, so
-// only one thread writes at a time. `state` guards the data that readers use: slots(),
-// written_slots(), and the published records that are only in the buffer. A method that changes the
-// guarded data locks `state`, unless the method's comment requires that the caller has already
-// locked `state`. No file is accessed while `state` is locked.
+// The tier's mutex `write` is locked during every call, so only one thread writes at a time. The
+// tier's mutex `state` guards the data that readers use: slots(), written_slots(), and the
+// published records that are only in the buffer. A method that changes the guarded data locks
+// `state`, unless the method's comment requires that the caller has already locked `state`. No file
+// is accessed while `state` is locked.
 #pragma once
 
 #include <memory>

@@ -5,11 +5,11 @@
 // version. After the appended rows are synced, the segment is deleted from the manifest, and the
 // segment's file is removed.
 //
-// A tombstone must stay as long as the disk may have an older row of the tombstone's key. A
-// tombstone can be removed when every segment, from the first to the segment in which the erasure
-// was first written, is removed or has no dead record. A tombstone is unnecessary if its key has
-// been written again. The new record of the key also hides older records, and is synced before the
-// tombstone is removed.
+// A tombstone must stay as long as the disk may have an older row of the tombstone's key. Let S be
+// the segment in which an erasure was first written. The tombstone can be removed when each segment
+// from the first to S is removed or has no dead record. A tombstone is unnecessary if its key has
+// been written again, because the new record hides older records of the key. The new record is
+// synced before the tombstone is removed.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -27,9 +27,9 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 
 }  // namespace
 
-// Garbage is collected if the log has more than gc_ratio records per live row, plus the records of
-// one segment; a tier with few rows is therefore not collected. Writers wait if the log exceeds the
-// limit for garbage collection by about 8 % plus two segments.
+// Garbage is collected if the number of records exceeds gc_ratio * (number of live rows) + (records
+// per segment). The term (records per segment) prevents the collection of a tier with few rows.
+// Writers wait if the log exceeds the limit for garbage collection by about 8 % plus two segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;
   if (Paused()) return false;

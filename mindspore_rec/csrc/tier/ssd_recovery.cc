@@ -25,8 +25,7 @@ constexpr uint64_t kMaxSegment = uint64_t{4} << 30;
 // A disk reads kMinExtent bytes almost as fast as one block.
 constexpr size_t kMinExtent = 32 << 10;
 
-// Limit on the total buffer size of reads in flight. More large reads in flight would not make a
-// disk faster.
+// Limit on the total buffer size of reads in flight. A higher limit would not make a disk faster.
 constexpr size_t kMaxReadBuffers = size_t{128} << 20;
 
 constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;  // of some million segments

@@ -11,8 +11,8 @@
 // the walk stopped, the walk has already returned the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
-// is a live row. Damaged records are collected, and one walk through the index checks all collected
-// records, at the latest when the log has been read. A scan reads many records between two walks
+// is a live row. Damaged records are collected. At the latest when the log has been read, one walk
+// through the index checks all collected records. A scan reads many records between two walks
 // through the index, so damaged records slow the scan only by a constant factor. The index may be
 // searched for a damaged record long after the record was read. No live row is missed, because an
 // index that no longer points to a record never points to this record again.
@@ -122,7 +122,7 @@ bool SsdScan::Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* r
       }
     } catch (...) {
       // Return the rows that were collected before the error, because the walk would not visit
-      // these rows again; the next call meets the error again and throws it.
+      // these rows again. The next call throws the error.
       if (keys->empty()) throw;
       rows->resize(keys->size() * tier_->shape_.row_bytes);
       return true;
@@ -260,8 +260,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   doubtful_ = true;
 }
 
-// Throws Corruption if the index points to a damaged record that was collected in doubts_. If `now`
-// is true, the index is walked through even if the last walk through the index was recent.
+// Throws Corruption if the index points to a damaged record in doubts_. If `now` is true, the index
+// is walked through even if the last walk through the index was recent.
 void SsdScan::ResolveDoubts(bool now) {
   if (!doubtful_) return;
   std::vector<bool> here(doubts_.size());

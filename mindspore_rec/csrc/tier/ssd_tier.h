@@ -12,8 +12,8 @@
 //    only to the newest records.
 //  * If a tier is opened after kill -9 or power loss, the tier contains all writes that Flush
 //    acknowledged. Writes after the last Flush may be lost; if a write is lost, all later writes
-//    are lost as well. An incomplete record at the end of the log is dropped. If earlier data are
-//    damaged, Corruption is thrown.
+//    are lost as well. An incomplete record at the end of the log is dropped. Damage before the end
+//    of the log causes Corruption.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. After a failed sync, the tier must be opened again before it can be written.
 //    After other errors, the tier can still be written.
@@ -149,7 +149,7 @@ class SsdTier : public Tier {
   Segment& SegmentOf(uint64_t position) const { return *(*segments_)[OrdinalOf(position)]; }
   std::vector<Extent> Plan(std::vector<Request>* requests, const SegmentTable& segments) const;
   // Requires write_mutex_. Makes sure that the segment head_ has room. Returns false if max_bytes
-  // would leave fewer than `spare` free segments.
+  // allows fewer than `spare` further segments.
   bool MakeRoom(uint64_t spare);
   bool HasSpace(uint64_t spare) const;  // under write_mutex_ or state_mutex_
   void SealHead();
@@ -192,8 +192,8 @@ class SsdTier : public Tier {
   // The mutexes are locked in this order: collect, write, state. Garbage collection keeps `collect`
   // locked, and a writer keeps `write` locked, so at most one collection and one writer run at a
   // time. The index changes only while `write` and `state` are both locked, so either lock is
-  // enough to read the index. The mutex `state` guards index_ and the members after it, and is
-  // never locked during a file access.
+  // enough to read the index. The mutex `state` guards index_ and the members declared after
+  // index_. `state` is never locked during a file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

@@ -35,18 +35,18 @@ struct TierStats {
 };
 
 // A walk over all rows of a tier, one part at a time. Only one thread may use a scan. The scan must
-// be destroyed first, and then the tier.
+// be destroyed before the tier.
 class TierScan {
  public:
   virtual ~TierScan() = default;
 
   // Replaces the contents of `keys` and `rows` (n * row_bytes bytes) by the next rows. Next returns
-  // at least one and at most max(1, most) rows. Usually, Next returns at least about half of
-  // `most`. Next returns fewer rows at the end of the walk, at the end of a level of a TierChain,
-  // and before an error. After the last row was returned, every call of Next returns false and no
-  // rows. Throws IoError or Corruption. If Next throws, the contents of `keys` and `rows` are
-  // undefined, and the next call reads the same rows again. If the tier is closed, every call
-  // throws.
+  // at least one and at most max(1, most) rows. Usually, Next returns at least about `most` / 2
+  // rows. Next may return fewer rows than `most` / 2 at the end of the walk, at the end of a level
+  // of a TierChain, and before an error. After the last row was returned, every call of Next
+  // returns false and no rows. Throws IoError or Corruption. If Next throws, the contents of `keys`
+  // and `rows` are undefined, and the next call reads the same rows again. If the tier is closed,
+  // every call throws.
   virtual bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) = 0;
 };
 
@@ -54,9 +54,9 @@ class Tier {
  public:
   virtual ~Tier() = default;
 
-  // For each i, copies the row of keys[i] to rows + i * row_bytes and sets found[i]. If there is no
-  // row, found[i] is false and the row's bytes do not change. Throws IoError or Corruption; after
-  // an exception, the contents of `rows` and `found` are undefined.
+  // For each i, copies the row of keys[i] to rows + i * row_bytes and sets found[i]. If keys[i] has
+  // no row, found[i] is false, and nothing is copied. Throws IoError or Corruption; after an
+  // exception, the contents of `rows` and `found` are undefined.
   virtual void Read(const int64_t* keys, size_t n, char* rows, bool* found) = 0;
 
   // Inserts or replaces rows. If a key occurs several times, the last row is written. If Write

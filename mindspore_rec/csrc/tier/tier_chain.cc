@@ -180,8 +180,9 @@ void TierChain::Spill(size_t level) {
   }
 }
 
-// Erases from the lower level the rows of keys in `halfway_`, which a failed spill has left in both
-// levels. Runs before any other write, so the rows in both levels are still equal.
+// Erases from the lower level the rows that a failed spill has left in two levels. `halfway_`
+// contains the keys of the rows. FinishSpills runs before any other write, so a row that is in two
+// levels is the same in both levels.
 void TierChain::FinishSpills() {
   for (size_t level = 0; level + 1 < levels_.size(); ++level) {
     std::vector<int64_t>& keys = halfway_[level];

@@ -73,8 +73,8 @@ class TierChain : public Tier {
   // Number of writes that have put rows into the first level. For a short time after a write is
   // counted, lower levels may still contain older copies of the written rows.
   std::atomic<uint64_t> ascents_{0};
-  // For each level, the keys of a failed spill, whose rows may be both in this level and in the
-  // next level.
+  // For each level, the keys of rows that a failed spill may have left both in this level and in
+  // the next level.
   std::vector<std::vector<int64_t>> halfway_;
   std::vector<std::unique_ptr<TierScan>> spilling_;  // at the next rows to spill, by level
 };

@@ -198,9 +198,9 @@ void WriteBehind::Clear() {
   part->clears = true;
   std::lock_guard<std::mutex> lock(mutex_);
   parts_.push_back(std::move(part));
-  // The part that is being written stays in the queue until its write is done or has failed. When
-  // the write has ended, the background thread clears the tier. Clearing the tier drops all writes
-  // that were queued before.
+  // The part that is being written stays in the queue until its write is done or has failed. After
+  // the write in progress has ended, the background thread clears the tier. Clear drops all writes
+  // that were queued earlier.
   parts_.erase(parts_.begin() + busy_, parts_.end() - 1);
   bytes_ = busy_ ? parts_.front()->bytes() : 0;
   moot_ = busy_;

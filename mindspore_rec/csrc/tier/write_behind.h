@@ -44,9 +44,10 @@ class WriteBehind {
   void Drain();
   // Calls Drain and Tier::Flush.
   void Flush();
-  // Erases every row. After Clear has returned, Read finds no rows. Changes that are still queued
-  // are dropped. The background thread first ends the change in progress, and then clears the tier.
-  // Drain waits until the tier is cleared. If Clear throws std::bad_alloc, nothing has changed.
+  // Erases every row. After Clear has returned, Read finds no rows. Clear drops the changes that
+  // are still queued. The background thread first ends the change in progress, and then clears the
+  // tier. Drain waits until the tier is cleared. If Clear throws std::bad_alloc, nothing has
+  // changed.
   void Clear();
 
   // While a Pause exists, the background thread is stopped. During a Pause, the rows of the tier do

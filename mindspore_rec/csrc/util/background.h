@@ -36,8 +36,8 @@ std::thread StartThread(const char* purpose, Fn fn) {
 }
 
 // Marks the calling thread as a background thread, and lowers its priority. The dense network runs
-// on all cores at the same pace, so the slowest core determines its speed. If the system refuses
-// the lower priority, the priority does not change.
+// on all cores at the same pace, so the slowest core determines the network's speed. If the system
+// refuses the lower priority, the priority does not change.
 inline void YieldToOperators() {
   IsBackground() = true;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 4);

@@ -19,10 +19,10 @@ __attribute__((always_inline)) inline uint16_t ToBfloat16(float value) {
 }
 
 // Return one of the two bfloat16 numbers nearest to a number: the next lower or the next higher.
-// The probability of the higher number is such that the expected result equals the exact number.
-// The upper half of `random`, a uniform 32-bit number, is added to the discarded bits. If the
-// addition to the discarded bits has a carry, the number is rounded away from zero. A number that
-// is already a bfloat16 stays unchanged; NaN stays NaN.
+// The probability of the higher number is chosen so that the expected value of the result is
+// `value`. The upper half of `random`, a uniform 32-bit number, is added to the discarded bits. If
+// the addition to the discarded bits has a carry, the number is rounded away from zero. A number
+// that is already a bfloat16 stays unchanged; NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToBfloat16(float value, uint32_t random) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));

@@ -11,8 +11,8 @@ namespace msrec {
 inline constexpr size_t kCacheLine = 64;
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-// These functions do the same as std::memcpy and std::memset, but a pointer may be null if the
-// number of bytes is 0, as in an empty buffer.
+// CopyBytes and ZeroBytes do the same as std::memcpy and std::memset, but a pointer may be null if
+// the number of bytes is 0, as in an empty buffer.
 inline void CopyBytes(void* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hashes on which files and other processes depend. These hashes choose a key's shard, its worker
-// and its counters in a sketch, and decide about random admission. Each hash depends only on the
+// Hashes on which files and other processes depend. The hashes in this file choose a key's shard,
+// worker and counters in a sketch, and decide about random admission. Each hash depends only on the
 // function's arguments. Files and other processes rely on the hashes, so changing a hash changes
 // the format.
 //
-// These hashes can be inverted, so an attacker can choose keys whose hashes agree in any bits.
-// To choose places in memory, use the keyed hash in bucket_hash.h.
+// The hashes in this file can be inverted, so an attacker can choose keys whose hashes agree in any
+// bits. To choose places in memory, use the keyed hash in bucket_hash.h.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 namespace msrec {
 
 // MurmurHash3's 64-bit finalizer (Appleby). The hash is a bijection, so two keys never have the
-// same hash. This function is always inlined, so that files for different instruction sets share no
-// copy of the function.
+// same hash. Mix64 is always inlined, so that files for different instruction sets share no copy of
+// Mix64.
 __attribute__((always_inline)) inline uint64_t Mix64(uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdULL;

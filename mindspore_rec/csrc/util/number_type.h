@@ -11,8 +11,8 @@ namespace msrec {
 
 enum class NumberType : int32_t { kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2 };
 
-// Bytes of a number. This function is always inlined, because the kernels of every instruction set
-// use it.
+// Bytes of a number. BytesOf is always inlined, because the kernels of every instruction set use
+// BytesOf.
 __attribute__((always_inline)) inline constexpr size_t BytesOf(NumberType type) {
   return type == NumberType::kFloat32 ? 4 : 2;
 }

@@ -24,8 +24,8 @@ extern std::atomic<uint64_t> forks;
 }
 
 // Returns the number of forks between this process and the first process that loaded the library.
-// The number is smaller in every ancestor of this process. The process id of a child may equal the
-// id of an ancestor that has ended, because the system reuses process ids.
+// The result of ForkCount is smaller in each ancestor of this process. The process id of a child
+// may equal the id of an ancestor that has ended, because the system reuses process ids.
 inline uint64_t ForkCount() { return process_internal::forks.load(std::memory_order_relaxed); }
 
 // The process that created an object.

@@ -2,8 +2,8 @@
 //
 // SipHash (Aumasson, Bernstein 2012): a keyed hash. Without the key, nobody can compute the hash of
 // a message, even from any number of known hashes of other messages. SipHash-1-3 uses one round per
-// word and three rounds at the end. Words are hashed without the message length, because all
-// messages of a key have the same length.
+// word and three rounds at the end. The hash does not include the message length, because all
+// messages that are hashed with one key have the same length.
 #pragma once
 
 #include <sys/random.h>
@@ -37,7 +37,7 @@ class SipHash {
     v0_ ^= word;
   }
 
-  // Returns the hash of all words that were added so far. More words may be added afterwards.
+  // Returns the hash of all words that were added so far. After Sum, the caller may add more words.
   uint64_t Sum() const {
     SipHash end = *this;
     end.v2_ ^= 0xff;

@@ -14,8 +14,8 @@
 //   all.Must([&] { ... });                // makes the change
 //
 // Before Begin, all code of a worker must run inside Try. If a worker threw an exception outside
-// Try, the other workers would wait forever. The agreement itself allocates no memory, so a worker
-// that runs out of memory can still report this failure to all other workers.
+// Try, the other workers would wait forever. The exchange of the workers' statuses allocates no
+// memory, so a worker that runs out of memory can still report this failure to all other workers.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ struct TableExchange {
   uint64_t operations = 0;  // done so far; equal on all workers
   Buffer<char> send, recv, rows;
 
-  // Memory for the agreement of the workers, with one entry per worker.
+  // Memory for the exchange of headers and statuses, with one entry per worker.
   std::vector<Header> sent_headers, headers;
   std::vector<size_t> send_bytes, received_bytes, header_bytes;
   std::vector<uint64_t> statuses;
@@ -110,8 +110,8 @@ class Collective {
                 const std::vector<size_t>& recv_bytes);
   // Throw if the operation has failed on a worker since Begin.
   void Agree();
-  // Call fn, which makes the change that all workers have agreed to make. If fn throws, the channel
-  // becomes unusable, because this worker lacks a change that the other workers make.
+  // After Agree, call fn to make the operation's change. If fn throws, the channel becomes
+  // unusable, because this worker lacks a change that the other workers make.
   template <typename Fn>
   void Must(Fn&& fn) {
     try {

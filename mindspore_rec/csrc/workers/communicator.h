@@ -165,7 +165,7 @@ class Communicator {
   std::atomic<uint64_t> calls_{0}, bytes_sent_{0}, bytes_received_{0}, nanoseconds_{0};
 };
 
-// Returns the bytes of each worker, worker 0's bytes first; their lengths may differ. Collective.
+// Returns the bytes of each worker, worker 0's bytes first; the lengths may differ. Collective.
 std::vector<std::string> GatherBytes(Communicator& channel, const std::string& mine);
 
 }  // namespace msrec

@@ -14,7 +14,7 @@ namespace msrec {
 
 // Adds the gradients of all workers and writes the sums to `sums`; the sums are identical bit for
 // bit on all workers. The gradients of each worker are multiplied by the worker's weight in the
-// step. The gradients at gradients[i] have sums[i].size floats.
+// step. Each gradients[i] points to sums[i].size floats.
 void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>& gradients,
                         const std::vector<SummedSpan>& sums);
 

@@ -48,9 +48,9 @@ class WorkerGroup {
 
   // Index of the current step; -1 before the first BeginStep.
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
-  // Weight of each worker's mean gradient in the global batch: the worker's share of the samples.
-  // All weights are 0 if no worker has samples, and 1 / size() before the first BeginStep. If
-  // losses are sums, the weight of each worker with samples is 1.
+  // Weight of each worker in the average of the workers' mean gradients: the worker's share of the
+  // samples. All weights are 0 if no worker has samples, and 1 / size() before the first BeginStep.
+  // If losses are sums, the weight of each worker with samples is 1.
   std::vector<float> weights() const;
   float weight() const;
   // Index of this worker's first row in the global batch, if this worker's batch has `rows` rows.
@@ -75,7 +75,7 @@ class WorkerGroup {
 // Returns the group of this process, or null if the process was started without a launcher. The
 // group lives as long as the process.
 WorkerGroup* TheGroup();
-// Sets the group of this process, once. Returns the old group, for tests.
+// Sets the group of this process, once. Returns the previous group, which only tests use.
 std::unique_ptr<WorkerGroup> SetTheGroup(std::unique_ptr<WorkerGroup> group);
 
 }  // namespace msrec

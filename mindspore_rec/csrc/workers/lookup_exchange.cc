@@ -40,7 +40,7 @@ std::string OperationName(const LookupRequest* requests, size_t n, bool train) {
   return KindOf(requests[0], train) + TableNames(tables);
 }
 
-// Convert n float32 numbers in place to `type`, in which each number must be exactly representable.
+// Convert n float32 numbers to `type`, in place. `type` must represent each number exactly.
 void NarrowInPlace(NumberType type, size_t n, float* numbers) {
   if (type == NumberType::kFloat32) return;
   constexpr size_t kPart = 1024;

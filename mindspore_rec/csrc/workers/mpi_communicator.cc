@@ -210,8 +210,8 @@ void MpiCommunicator::DoAllToAllV(const char* send, const size_t* send_bytes, ch
   messages_.Clear();
   FillStarts(send_bytes, &send_at_);
   FillStarts(recv_bytes, &recv_at_);
-  // Every worker begins with the worker after itself, so that not all workers send to the same
-  // worker first.
+  // Each worker sends first to the worker with the next rank, so that not all workers send to the
+  // same worker first.
   for (int i = 1; i < size(); ++i) {
     const int from = (rank() + size() - i) % size();
     StartReceive(recv + recv_at_[from], recv_bytes[from], from, kCollectiveTag, &messages_);

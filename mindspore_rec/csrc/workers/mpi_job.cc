@@ -33,7 +33,7 @@ void Print(const std::string& text) {
   if (write(STDERR_FILENO, whole.data(), whole.size()) < 0) return;
 }
 
-// Ends the process if an operation takes longer than a limit.
+// Ends the process if an operation takes longer than `seconds`.
 class Deadline {
  public:
   Deadline(double seconds, std::string why, void (*print_stacks)(int))
@@ -260,8 +260,8 @@ void MpiJob::EndHung(const std::string& why) {
     if (r != rank_) Note(r, kReportNote);
   }
   PrintReport(why);
-  // Within 0.1 s, the other workers receive the request to print. Printing takes about another 0.1
-  // s.
+  // The other workers receive kReportNote within 0.1 s. Printing the reports takes about 0.1 s
+  // more.
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < milliseconds(1500)) {
     TakeNotes();
@@ -274,7 +274,7 @@ void MpiJob::EndLeft(const std::string& why, int left) {
   ClaimEnd();
   PrintReport(why);
   Note(left, kNeededNote);
-  // As soon as worker `left` has ended, the launcher ends this process.
+  // The launcher ends this process when the worker with rank `left` ends.
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < milliseconds(20000)) {
     TakeNotes();

@@ -38,7 +38,7 @@ struct MpiJobOptions {
 
 class MpiJob {
  public:
-  // Exit code of a worker that ends the job after it waited too long.
+  // Exit code of a worker that ends the job after a wait that took too long.
   static constexpr int kHangCode = 124;
 
   // Starts MPI and creates the channels, once per process. The job lives as long as the process.
@@ -60,7 +60,7 @@ class MpiJob {
   // Returns the group of all channels. TakeGroup may be called only once.
   std::unique_ptr<WorkerGroup> TakeGroup();
 
-  // True if worker `rank` has announced its end.
+  // True if the worker with rank `rank` has announced its end.
   bool HasLeft(int rank) const { return left_[rank].load(std::memory_order_acquire); }
 
   // Throws WorkerError if this worker has announced its end, because such a worker may not start an
@@ -79,9 +79,9 @@ class MpiJob {
 
   // Print the reason, what this worker waits for and this worker's stacks; then end the process,
   // which ends the job. EndHung first tells all other workers to print what they wait for, and
-  // their stacks. EndLeft is called if this worker waits for worker `left`, which has announced its
-  // end. Before this worker ends, EndLeft waits at most 20 seconds until worker `left` has exited,
-  // so that the job gets the exit code of worker `left`.
+  // their stacks. EndLeft is called if this worker waits for the worker with rank `left`, which has
+  // announced its end. Before this worker ends, EndLeft waits at most 20 seconds for the exit of
+  // the worker with rank `left`, so that the job gets the exit code of this other worker.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The interface of the shim library: the few MPI functions that channels need, as a table of C
-// functions. The native core does not need MPI and works with any MPI library, because only the
-// shim is compiled with mpi.h and linked to MPI, and the shim is opened only under a launcher.
+// functions. Only the shim is compiled with mpi.h and linked to MPI, and the shim is opened only
+// under a launcher. The native core does not need MPI, and works with any MPI library.
 #pragma once
 
 #include <cstddef>

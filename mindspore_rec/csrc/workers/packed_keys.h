@@ -23,7 +23,7 @@ class PackedKeys {
 
   size_t parts() const { return counts_.size(); }
   size_t count(size_t part) const { return counts_[part]; }
-  // Number of keys of all parts.
+  // Total number of keys in all parts.
   size_t total() const { return total_; }
 
   // Write the keys of part p to keys[p], and each key's number of occurrences to occurrences[p]. If
@@ -32,7 +32,7 @@ class PackedKeys {
   // For the i-th key of part p, set the batch's row pointer to rows[p] + i * row_bytes. The memory
   // before rows[p] must have free bytes for a row's metadata.
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
-  // Return the index of the batch's key i among the keys of all parts, part 0's keys first.
+  // Return the index of the batch's key i in the concatenated keys of all parts.
   uint32_t number(size_t i) const { return number_[i]; }
   // For each key, add the gradients of all its occurrences in the lookup, and write the sums to
   // `sums` [total(), dim]. After Sum, the batch cannot be used any more.

@@ -41,8 +41,8 @@ void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
                  const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
 
-// Allocates the memory for a WeightedSum in float32 on this thread, so that the sum cannot run out
-// of memory. Throws std::bad_alloc.
+// Allocates this thread's memory for a WeightedSum in float32. After the call, the WeightedSum
+// cannot run out of memory. Throws std::bad_alloc.
 void ReserveSum(const Communicator& channel, const std::vector<SummedSpan>& spans);
 
 // Bytes in memory.

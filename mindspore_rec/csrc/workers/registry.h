@@ -18,8 +18,7 @@
 
 namespace msrec {
 
-// Counts and times of a table's operators since the table's creation. The placement report shows
-// the counts and times.
+// Counts and times of a table's operators since the table's creation, for the placement report.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {
@@ -71,15 +70,15 @@ std::shared_ptr<Table> FindTableByName(const std::string& name);
 // Throws TableReplaced if a newer table has the name of `registered`.
 void CheckNotReplaced(const Registered& registered);
 
-// Throws std::runtime_error if rows_missing is set, because the table's rows would not belong to
-// the network's other weights.
+// Throws std::runtime_error if registered.rows_missing is set. Without its saved rows, the table
+// does not fit the network's other weights.
 void CheckRowsGiven(const Registered& registered);
 
 // Closes the table and frees its rows and name. If there are older tables with the same name, the
-// newest of these older tables gets the name back. Does not return before the table is closed,
-// possibly by another thread. If the caller is inside a call on a table, or is a table's thread,
-// CloseTable returns before the table is closed. In a forked child, the parent's tables do not
-// change.
+// newest of these older tables gets the name back. Does not return before this thread or another
+// thread has closed the table. If the caller is inside a call on a table, or is a background
+// thread, CloseTable returns at once, and a new thread closes the table. In a forked child, the
+// parent's tables do not change.
 void CloseTable(int64_t id);
 
 }  // namespace msrec

@@ -18,7 +18,8 @@
 
 namespace msrec {
 
-// Requests to the worker that owns the rows. Each comment shows the arguments and the reply.
+// Requests to the worker that owns the rows. The comment of each request shows the request's
+// arguments and the reply.
 enum class RowRequest : uint32_t {
   kFind,        // ids, filter -> values, as an evaluation lookup reads them
   kInsert,      // ids, filter -> values, after keys without a row got one

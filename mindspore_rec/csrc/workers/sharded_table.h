@@ -2,9 +2,10 @@
 //
 // ShardedTable: one table that all workers use together. Each worker has a Table with the rows that
 // it owns. Lookups send the distinct keys of a batch to their owners and receive the rows from the
-// owners. For each key of the batch, the sum of its gradients is sent to the owner. N workers that
-// each train on one batch get the same result as a single table that trains on the concatenated
-// batches, except for rounding. The results of repeated runs are identical bit for bit.
+// owners. For each key of the batch, the sum of the key's gradients is sent to the owner. N workers
+// that each train on one batch get the same result as a single table that trains on the
+// concatenated batches, except for rounding. The results of repeated runs are identical bit for
+// bit.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. After the exchange, Step
@@ -77,15 +78,15 @@ class ShardedTable {
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Send the ids of a later batch to the owners of the rows. Each owner prefetches the rows that
-  // any worker requests, as TableTiers::Prefetch does. Return the prefetch's index on this worker.
-  // All workers call Prefetch, with an exchange that no operator uses.
+  // any worker requests; see TableTiers::Prefetch. Return the number that this worker's table has
+  // given to the batch. All workers call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // For each key of this worker's lookup `ticket`, add the gradients of the key's occurrences;
   // ExchangeGradients then sends the sums.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Return the sum of squares of the summed gradients of all keys on all workers. Requires an
-  // earlier call of ExchangeGradients.
+  // For each key, sum the gradients of all workers. Return the sum of squares of all elements of
+  // the summed gradients. Requires an earlier call of ExchangeGradients.
   double GradientSquaredNorm();
   // Update this worker's rows. Throws std::runtime_error if gradients were not exchanged.
   void Step(const StepInput& input);
@@ -109,7 +110,7 @@ class ShardedTable {
   void Recycle(std::unique_ptr<KeptLookup> lookup);
   // Allocate the memory that Keep needs. Throws std::bad_alloc.
   static Kept::node_type NewPlace();
-  // Keep a lookup; return its ticket, which is the same on all workers.
+  // Store a lookup under a new ticket; return the ticket, which is the same on all workers.
   int64_t Keep(std::unique_ptr<KeptLookup> lookup, Kept::node_type place) noexcept;
   // Do one lookup in a separate exchange, and return the lookup's ticket. A null `bags` means one
   // row per id.
@@ -141,15 +142,15 @@ struct LookupRequest {
 // Return "table 'a'" or "tables 'a', 'b'", for messages.
 std::string TableNames(const std::vector<const ShardedTable*>& tables);
 
-// Do all n lookups in one exchange. Lookups of the same table are done in order. Requires: all
-// tables have the same exchange, and there is at least one lookup.
+// Do all n lookups in one exchange. Lookups of the same table are done in the order of `requests`.
+// Requires: all tables have the same exchange, and there is at least one lookup.
 void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Send the gradients of all lookups of `tables` to the owners of the rows, in one exchange. The
 // gradients of each worker are multiplied by the worker's weight in the step. If a table's entry in
 // `narrow` is true, the table's gradients are sent as bfloat16. If the call fails, the lookups and
-// gradients of all these tables are dropped. The call fails on all workers if `check` throws on
-// this worker. Requires: at least one table, each table only once, and the same exchange for all
+// gradients of all tables in `tables` are dropped. The call fails on all workers if `check` throws
+// on this worker. Requires: at least one table, each table only once, and the same exchange for all
 // tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});

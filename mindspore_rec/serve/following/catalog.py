@@ -31,8 +31,10 @@ class _Known(NamedTuple):
     """A checkpoint whose manifest was read.
 
     Attributes:
-        identity: identity of the checkpoint's directory when the manifest was read.
-        fingerprint: fingerprint of the checkpoint's files, taken before the manifest was read.
+        identity: numbers that identify the checkpoint's directory, taken when the manifest was
+            read.
+        fingerprint: value that changes if the checkpoint's files change, taken before the manifest
+            was read.
         entry: the checkpoint.
     """
 
@@ -186,9 +188,8 @@ class Catalog:
         remaining checkpoint.
 
         Raises:
-            ChainError: there are newer checkpoints, but a checkpoint that the newer checkpoints
-                need is missing; or there are checkpoints of another run, and no checkpoint of the
-                applied run can be applied.
+            ChainError: a checkpoint that newer checkpoints need is missing; or the directory has
+                checkpoints of another run, and no checkpoint of the applied run can be applied.
         """
         own = [entry for entry in self.good if entry.run == applied.run]
         for entry in own:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feature pipeline of a predictor, which converts raw columns to the network's inputs."""
+"""Feature pipeline of a predictor: converts raw columns to the network's inputs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the pipeline's part of the state of a dataset; None if there is no such part."""
+    """Return the pipeline's state from a dataset's state; None if the dataset's state contains no
+    pipeline.
+    """
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))
@@ -102,8 +104,8 @@ class InputMaker:
         Args:
             features: the pipeline.
             rows: raw rows.
-            tables: tables of the network by name. A history that is missing from a row is looked up
-                in its table. Default: no tables; missing histories are then empty.
+            tables: tables of the network by name. If a raw row lacks a history, the history is read
+                from the history's table. Default: no tables; missing histories are then empty.
 
         Raises:
             TypeError, ValueError: a column is missing, or cannot be an input of the network.

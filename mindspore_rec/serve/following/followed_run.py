@@ -34,7 +34,7 @@ class FollowedRun:
 
     Args:
         path: the directory of the run.
-        served: the served state; no checkpoint has been loaded into it yet. The followed run
+        served: the served state, into which no checkpoint has been loaded yet. The followed run
             updates the served state.
         wait_seconds: maximum time in seconds to wait for a first checkpoint.
         poll_seconds: seconds between two checks for the first checkpoint.
@@ -44,7 +44,7 @@ class FollowedRun:
 
     Attributes:
         served: the served state.
-        pulse: record of the checks of the run's directory.
+        pulse: `Pulse` that records when the run's directory is checked.
 
     Raises:
         As `Predictor`.
@@ -286,8 +286,8 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Set `status().error` to the error of a damaged checkpoint; if no checkpoint is damaged,
-        to `text`.
+        """Set `status().error` to the error of a damaged checkpoint, or to `text` if no checkpoint
+        is damaged.
         """
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
@@ -304,12 +304,12 @@ class FollowedRun:
         return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start`, then call the function that `start` returned; return its result, and the
-        training step of the state that `start` used.
+        """Call `start`, then call the function that `start` returned. Return the function's result,
+        and the training step of the state that `start` read.
 
         Args:
-            start: function that reads the state and returns a second function. Updates of the state
-                wait during the call of `start`, but not during the call of the second function.
+            start: function that reads the state and returns a second function. The state is not
+                updated while `start` runs. The state may be updated while the second function runs.
 
         Raises:
             RuntimeError: an update was interrupted, so the served state is incomplete.

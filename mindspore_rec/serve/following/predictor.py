@@ -47,8 +47,8 @@ class Predictor:
     is rejected, the last good state still answers requests, and `status().error` says why. The next
     valid checkpoint is applied as soon as it appears. If a delta that is needed was removed, a
     newer full checkpoint and the deltas after it replace the whole state. Predictions wait while
-    the rows of a full checkpoint are copied. While the rows are copied, they need twice as much
-    memory as usual.
+    the rows of a full checkpoint are copied. During the copy, the rows need twice as much memory as
+    usual.
 
     The predictor's tables have values but no optimizer state. Any number of threads may predict.
     ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at
@@ -70,9 +70,9 @@ class Predictor:
         wait_seconds: maximum time in seconds to wait for a first checkpoint, at least 0. Default:
             60.
         features: the FeaturePipeline, or the Schema, that makes the network's inputs from raw
-            columns, as in training. The predictor uses a copy of this pipeline with the statistics
-            of the served checkpoint. Default: the pipeline, if `network` or the builder returns
-            `(cell, pipeline)`; if there is no pipeline, inputs are arrays.
+            columns, as in training. The predictor copies the pipeline; the copy has the statistics
+            of the served checkpoint. Default: the pipeline that `network` or the builder returns in
+            the tuple `(cell, pipeline)`. Without a pipeline, the inputs are arrays.
         rows: number type of the tables' rows: 'float32', 'int8' or 'int4'. For 'int8' and 'int4',
             rows are quantized when a checkpoint or a delta is loaded. During training, the tables
             may have any number type. With 'int8' or 'int4', the network's tables must have no rows,
@@ -195,12 +195,12 @@ class Predictor:
 
     @property
     def at_once(self) -> int:
-        """Number of predictions that are worth running at the same time: 1 with MindSpore."""
+        """Recommended number of parallel predictions; 1 with MindSpore."""
         return self._run.at_once
 
     @property
     def rows_at_once(self) -> int:
-        """Number of rows in a prediction above which the time per row no longer falls."""
+        """Maximum useful number of rows per prediction; more rows do not cut the time per row."""
         return 1 << 30 if self._runner.network is not None else _ROWS_AT_ONCE
 
     @property
@@ -299,13 +299,13 @@ class Predictor:
         scale, offset and codes.
 
         Args:
-            parts: number of digests per table, each over one part of the table's rows, 1 to 65,536.
-                Default: 1.
+            parts: number of digests per table, 1 to 65,536. Each digest covers one part of the
+                table's rows. Default: 1.
 
         Raises:
             ValueError: `parts` is out of range.
-            NoStateError: (a RuntimeError) the served state is incomplete. If several processes
-                share the rows, the error is also raised if a newer state arrives while rows are
+            NoStateError: (a RuntimeError) the served state is incomplete. NoStateError is also
+                raised if several processes share the rows and a newer state arrives while rows are
                 read.
         """
         check_parts(parts)
@@ -317,7 +317,7 @@ class Predictor:
         Args:
             table: name of the table.
             part: index of the part. Default: 0.
-            parts: number of parts, see `digests`. Default: 1, which means all rows.
+            parts: number of parts, see `digests`. Default: 1, which means one digest over all rows.
 
         Raises:
             ValueError: there is no such table or part.

@@ -99,8 +99,8 @@ class Served(ABC):
 
         Args:
             checkpoints: result of `read`.
-            progress: the progress after `checkpoints` was applied.
-            report: function that returns the data that other processes read about the state.
+            progress: progress of the served state after this call.
+            report: function that returns the status data for other processes.
 
         Raises:
             As `read`.

@@ -21,8 +21,8 @@ __all__ = ["NetworkOpener", "NotYetError", "features_of"]
 
 
 # The runner for networks that ONNX cannot express is in the training package, which an installation
-# for serving lacks. The entry point is defined in this file, not in the package's metadata, so that
-# it also exists in a clone that is not installed.
+# for serving lacks. The entry point is defined in this file, not in the package's metadata, because
+# a clone that is not installed has no metadata.
 _BY_MINDSPORE = EntryPoint(
     name="mindspore",
     value="mindspore_rec.train.export.opening:open_by_mindspore",
@@ -127,8 +127,9 @@ class NetworkOpener:
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
-    """Return `given` or, if `given` is None, the pipeline in the network's file, if there is
-    one."""
+    """Return `given`. If `given` is None, return the pipeline in the network's file, or None if the
+    file has no pipeline.
+    """
     if given is None and isinstance(network.features, dict):
         return described_pipeline(network.features)
     return given

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limit the number of gRPC messages that arrive at the same time, and the time of their arrival.
+"""Limit the number of gRPC messages that arrive at the same time, and the time until a message has
+arrived.
 
 gRPC passes a message to the server only when the whole message has arrived. While a message
 arrives, the server cannot count the message's bytes, so a call that reads a message may use as much
-memory as the largest legal message. A call that does not read uses at most the bytes of its
-stream's window. Only a few calls may read a message at the same time. The remaining calls wait in a
-line, and the call that arrived last reads next. A client that sends only headers loses its place
-after about `patience` seconds if another call waits.
+memory as the largest legal message. A call that does not read a message uses at most as much memory
+as the flow-control window of its HTTP/2 stream. Only a few calls may read a message at the same
+time. The remaining calls wait in a line, and the call that arrived last reads next. A client that
+sends only headers loses its place after about `patience` seconds if another call waits.
 """
 
 from __future__ import annotations

@@ -247,8 +247,9 @@ class _Streams:
 
     @contextlib.contextmanager
     def entered(self, context: Any) -> Iterator[None]:
-        """Record the current task's call until the call ends; if there are too many, end the oldest
-        call."""
+        """Record the current task's call until the call ends; if there are too many calls, end the
+        oldest call.
+        """
         if len(self._tasks) >= self._most:
             oldest = next(iter(self._tasks))
             asyncio.create_task(_end(oldest, self._tasks.pop(oldest)))

@@ -2,9 +2,9 @@
 """Files that prometheus_client maps; all processes of one server keep their counts in the files.
 
 A process that writes to a mapped page of a full disk is killed by SIGBUS, so each process reserves
-the space of its files before it begins to count. If the disk lacks space, the reservation fails
-with an error. After a successful reservation, no write to the reserved space can fail; the space
-suffices for about a hundred models.
+the space of its files before it begins to count. If the disk lacks space for the files, the process
+raises OSError. A write to reserved space cannot fail. The reserved space suffices for about a
+hundred models.
 """
 
 from __future__ import annotations

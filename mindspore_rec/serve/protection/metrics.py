@@ -122,7 +122,7 @@ class Metrics:
         self._child(self._seconds, protocol, operation).observe(seconds)
 
     def ended(self, protocol: str) -> None:
-        """Subtract 1 from the number of requests in progress of a protocol."""
+        """Subtract 1 from a protocol's number of requests in progress."""
         self._child(self._under_way, protocol).dec()
 
     def refused(self, protocol: str, reason: str) -> None:

@@ -95,7 +95,7 @@ def array_of_bytes(
     Args:
         where: start of error messages, such as "input 'ids'".
         data: the bytes.
-        shape: sizes, each at least 0.
+        shape: sizes of the dimensions, each at least 0.
         dtype: a numeric dtype, or bool.
 
     Raises:

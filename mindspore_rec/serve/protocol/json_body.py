@@ -3,10 +3,9 @@
 
 orjson reads and writes JSON several times as fast as the standard library. If an object repeats a
 name, orjson keeps only the last value. orjson also turns integers beyond 64 bits into floats. The
-result of orjson is therefore used only if the text certainly has no repeated names and no integers
-beyond 64 bits. If a text may have repeated names or integers beyond 64 bits, the standard library
-reads the text. The error messages of the standard library also have more detail than the messages
-of orjson.
+result of orjson is used only if the text certainly has no repeated names and no integers beyond 64
+bits. If a text may have repeated names or integers beyond 64 bits, the standard library reads the
+text. The error messages of the standard library also have more detail than the messages of orjson.
 """
 
 from __future__ import annotations
@@ -83,8 +82,8 @@ def read_json(
 def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
     """Return True if orjson certainly reads the same values as the standard library."""
     # If an object repeats a name, orjson drops the name's earlier value, including all strings in
-    # that value. An escaped quotation mark only increases the body's count of quotation marks, so
-    # it cannot hide that a string was dropped.
+    # that value. Escaped quotation marks only increase the number of quotation marks in the body,
+    # so a dropped string is always detected.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
     # orjson turns integers beyond 64 bits into floats. In the data of a tensor, it makes no

@@ -34,11 +34,11 @@ def tensor_of_json(
     """Return one input of a request, converted for the network.
 
     Args:
-        spec: the input of the network.
+        spec: name, type and shape of the network's input.
         given: `datatype`, `shape` and, if `part` is None, `data` from the request.
         rows: maximum number of rows in a request; 0: any number of rows.
         elements: maximum number of elements in this input.
-        part: the input's data, if they follow the JSON.
+        part: the input's data as bytes, if the data follow the JSON; None otherwise.
 
     Raises:
         RequestError: the input is invalid or too large.
@@ -150,7 +150,7 @@ def _flat(where: str, data: list[Any]) -> list[Any]:
 
 
 def _usual_numbers(data: list[Any], dtype: np.dtype) -> np.ndarray | None:
-    """Return the numbers of a usual request, by a fast path; None if each number needs a check.
+    """Return the numbers as an array, by a fast path; None if each number needs a check.
 
     NumPy converts all numbers at once, without releasing the interpreter's lock, because releasing
     and regaining the lock would take longer than the conversion.
@@ -200,8 +200,8 @@ def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> 
         except OverflowError:
             raise wrong from None
     if dtype.kind == "f":
-        # Every int64 is in the range of each float type, except half floats. If a number is NaN,
-        # the comparison is false.
+        # Every int64 is in the range of each float type, except half floats. If `array` contains
+        # NaN, the comparison `<= limit` is false.
         fits = (array.dtype.kind == "i" and limit > _MOST_SIZE) or bool(
             np.abs(array.astype(np.float64, copy=False)).max() <= limit
         )

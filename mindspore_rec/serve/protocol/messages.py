@@ -2,9 +2,9 @@
 """Requests and responses of the Open Inference Protocol, version 2, over HTTP.
 
 Source: https://github.com/kserve/open-inference-protocol, specification/protocol/inference_rest.md.
-Data are numbers in the JSON. With the binary tensor extension (`binary.py`), data may also be bytes
-that follow the JSON. If the model has features, a request may have raw rows or columns in place of
-inputs.
+The data of inputs and outputs are numbers in the JSON. With the binary tensor extension
+(`binary.py`), data may also be bytes that follow the JSON. If the model has features, a request may
+have raw rows or columns in place of inputs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Parameters of other servers that are refused, because ignoring them would give a wrong answer.
+# Requests with these parameters of other servers are refused, because the answer would be wrong if
+# the parameters were ignored.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 

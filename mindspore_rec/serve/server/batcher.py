@@ -102,8 +102,8 @@ class Batcher:
         max_rows: maximum number of rows in a call; a single request may have more rows. Each
             request gets a separate call if `max_rows` is 0, if the outputs are not known, or if the
             first dimension of an input or output is not the number of rows. The predictor's
-            `rows_at_once` also limits the rows of a call. A call with more rows than `rows_at_once`
-            takes longer, but the time per row does not fall.
+            `rows_at_once` also limits the rows of a call. More rows than `rows_at_once` in a call
+            do not reduce the time per row.
         observe: function that is called with three numbers at each call of the predictor. The
             numbers count the requests in the call, the rows in the call (0 if each request gets a
             separate call), and the requests that still wait. Default: none.
@@ -196,8 +196,8 @@ class Batcher:
 
     def _work(self) -> None:
         while (batch := self._next()) is not None:
-            # From here on, the futures of threads cannot be cancelled, so setting a result cannot
-            # fail.
+            # _is_wanted marks concurrent futures as running. A running future cannot be cancelled,
+            # so setting its result cannot fail.
             batch = [each for each in batch if _is_wanted(each.future)]
             if batch:
                 begin = time.perf_counter_ns()

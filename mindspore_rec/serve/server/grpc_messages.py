@@ -64,7 +64,7 @@ class Asked:
 
     Attributes:
         request: the message without its numbers.
-        parts: bytes of the request's numbers.
+        parts: the request's numbers, as bytes.
     """
 
     request: Any

@@ -32,11 +32,10 @@ def hold_port(host: str, port: int) -> socket.socket:
     """Reserve a port for processes that share it by SO_REUSEPORT; return the reserving socket.
 
     With SO_REUSEPORT alone, a second server of the same user could bind the same port, and each
-    connection would go to one of the two servers. So that no second server can bind the port, the
-    reserving socket first binds the port and listens without SO_REUSEPORT; if another process uses
-    the port, the system reports an error. The reserving socket then stops listening but stays
-    bound. While the reserving socket is open, it gets no connections, and `hold_port` fails for the
-    same port.
+    connection would go to one of the two servers. To exclude a second server, the reserving socket
+    first binds the port and listens without SO_REUSEPORT; the system reports an error if another
+    process uses the port. The reserving socket then stops listening but stays bound. While the
+    reserving socket is open, it gets no connections, and `hold_port` fails for the same port.
 
     Args:
         host: address or host name to bind.

@@ -243,8 +243,8 @@ class Front:
             raise BusyError("digests are computed for another request")
         self._digesting = True
         work = self._digester.submit(read)
-        # If the request is cancelled, the thread that computes its digests continues. Digests for
-        # another request may be computed only when this thread has ended.
+        # If the request for digests is cancelled, the thread that computes the digests continues.
+        # Digests for another request may be computed only when the thread has ended.
         work.add_done_callback(self._digested)
         text = await asyncio.shield(asyncio.wrap_future(work))
         return Response(text, media_type="application/json")

@@ -32,8 +32,8 @@ class HeldBytes:
         self.bytes = 0
 
     def add(self, before: int, now: int) -> int:
-        """Update the sum after more bytes of a request arrived; return the number of bytes counted
-        for it.
+        """Count a request's bytes again after more bytes have arrived; return the number of counted
+        bytes.
 
         A request of at most 64 KiB is not counted.
 

@@ -20,7 +20,8 @@ __all__ = ["Statistics", "configuration", "statistics"]
 
 
 class Statistics:
-    """Counters of a model's requests, in nanoseconds. Any thread may call the methods.
+    """Counts of a model's requests, and sums of their durations in nanoseconds. Any thread may call
+    the methods.
 
     Example:
         >>> counted = Statistics()
@@ -91,9 +92,9 @@ def statistics(model: ServedModel) -> dict[str, Any]:
 def configuration(model: ServedModel) -> dict[str, Any]:
     """Return the configuration of a model, with the field names of `ModelConfig`.
 
-    `max_batch_size` is the greatest number of rows in a request, and `dims` are the sizes of one
-    row. If the number of rows has no limit, or the first dimension of an input or output is not the
-    number of rows, `max_batch_size` is 0 and `dims` are the sizes of whole arrays.
+    `max_batch_size` is the maximum number of rows in a request, and `dims` is the shape of one row.
+    If the number of rows has no limit, or the first dimension of an input or output is not the
+    number of rows, `max_batch_size` is 0 and `dims` is the shape of a whole array.
     """
     specs = (*model.inputs, *model.outputs)
     batched = model.max_rows > 0 and all(

@@ -343,7 +343,8 @@ def change_model(
         name: name of the model.
         load: True to load the model, False to unload it.
         allowed: whether clients may load and unload models.
-        parameters: parameters of the request: only `unload_dependents`, which has no effect.
+        parameters: parameters of the request; only `unload_dependents` is allowed, and it has no
+            effect.
 
     Raises:
         RequestError: clients may not load and unload models, or the request tries to change a

@@ -44,8 +44,8 @@ def openapi_page(
     Args:
         models: models of the server; the page contains an example request for each model that
             answers requests.
-        control: whether clients may load and unload models. If False, the page does not list the
-            operations that load and unload models. Default: False.
+        control: whether clients may load and unload models. If `control` is False, the page does
+            not list the operations that load and unload models. Default: False.
         security: requirements for clients. Default: none.
 
     Example:

@@ -7,8 +7,8 @@
 namespace msrec {
 namespace {
 
-// Number of candidates that are collected in one pass over all slots. A large number makes passes
-// over all slots rare.
+// Number of candidates that are collected in one pass over all slots. The more candidates a pass
+// collects, the fewer passes are necessary.
 size_t CandidatesAtOnce(size_t slots) { return std::max<size_t>(1024, slots / 8); }
 
 }  // namespace
@@ -152,7 +152,7 @@ bool SlotMap::Refill() {
   heap_.resize(kept);
   bound_ = heap_.back();
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-  // With LRU, pinned slots were used last, so no pinned slot is a candidate.
+  // With LRU, the pinned slots are the most recently used slots, so no pinned slot is a candidate.
   for (uint32_t slot = 0; lfu_ && slot < keys_.size(); ++slot) {
     if (used_[slot] && IsPinned(slot)) AddCandidate(slot);
   }

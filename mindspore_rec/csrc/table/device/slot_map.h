@@ -53,8 +53,8 @@ class SlotMap {
   size_t bytes() const;
 
  private:
-  // A slot in which a new key may replace the present key. The slot with the lowest priority is
-  // used first.
+  // A slot in which a new key may replace the present key. A new key goes to the candidate with the
+  // lowest priority.
   struct VictimCandidate {
     uint64_t priority;
     uint32_t slot;
@@ -90,7 +90,8 @@ class SlotMap {
   // A heap of the slots with the lowest priorities. Each entry has the slot's priority at the time
   // when the entry was added. Every key whose priority is at most bound_ is in the heap or in
   // waiting_. The priority of a key never decreases. The heap's top entry is out of date if the
-  // priority of its slot has increased; otherwise, no other slot has a lower priority.
+  // priority of the entry's slot has increased since the entry was added. If the priority has not
+  // increased, no other slot has a lower priority.
   std::vector<VictimCandidate> heap_;
   VictimCandidate bound_{0, 0};
   std::vector<uint32_t> waiting_;  // pinned: candidates from the next step on
