@@ -119,7 +119,7 @@ def scan(store: SsdStore, total: int) -> Measured:
 
 
 def ours(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """Return the results of the SSD tier."""
+    """Measure this library's SSD tier and return the results."""
     path = directory / "tier"
     rows = content(options.row_bytes, FILL, options.seed)
     direct = not options.buffered

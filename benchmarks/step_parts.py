@@ -60,7 +60,7 @@ class Gradients(nn.Cell):
 
 
 class DenseStep(nn.Cell):
-    """Loss, gradients of all weights, and the update of the optimizer's weights."""
+    """Cell that computes the loss and all gradients, and updates the weights of the optimizer."""
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell, rows: Sequence[Parameter]) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class DenseStep(nn.Cell):
 
 
 class Lookups(nn.Cell):
-    """Several lookups of the same ids."""
+    """Cell that passes the same ids to several lookups."""
 
     def __init__(self, lookups: Sequence[nn.Cell]) -> None:
         super().__init__()

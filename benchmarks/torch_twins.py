@@ -21,7 +21,7 @@ class Twin(nn.Module):
 
     Args:
         name: 'wide_deep', 'dcn', 'dcn_v2' (with full matrices), 'deepfm' or 'dlrm'.
-        net: our network, with one hash table for all fields.
+        net: the mindspore_rec network, with one hash table for all fields.
         keys: int64 [V], the key of id k at index k - 1. The keys are inserted into our tables, and
             the initial values of the rows are copied to PyTorch.
     """

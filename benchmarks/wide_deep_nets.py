@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wide & Deep for `wide_deep_step.py`, made of our cells or of MindSpore's own cells only."""
+"""Wide & Deep for `wide_deep_step.py`: with mindspore_rec's cells, or only with MindSpore's."""
 
 from __future__ import annotations
 

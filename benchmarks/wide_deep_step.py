@@ -159,7 +159,7 @@ def peer_of(name: str, python: str, data: Data, precision: str) -> Peer:
 
 
 def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> None:
-    """Add the runs of our network in a precision."""
+    """Add the runs of the mindspore_rec network in one precision."""
     lookups = hash_lookups(data.rows, f"{data.shape}.{data.batch}.{precision}")
     net = WideDeep(*lookups, data.shape, precision)
     for table in tables_of(net):

@@ -183,7 +183,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 class _Encoder:
-    """Encode rows with the training split's common amounts, means and deviations."""
+    """Encode rows with values of the training split: frequent exact values, means, deviations."""
 
     def __init__(
         self, train: pd.DataFrame, tasks: tuple[str, ...], exact: tuple[str, ...], min_count: int

@@ -28,7 +28,7 @@ _TAB, _FEED, _RETURN = 9, 10, 13
 
 
 class Columns(NamedTuple):
-    """Columns of the good lines of a piece, in order, and an error code for each line.
+    """The columns parsed from the valid lines of a text, and an error code for every line.
 
     Args:
         label: float32 [B].

@@ -90,7 +90,7 @@ class ReadReport:
             self.bad[reason] += int(number)
 
     def add(self, other: ReadReport) -> None:
-        """Add the counts of `other`, a report of the lines directly after this report's lines."""
+        """Add the counts of `other`, whose lines follow directly after this report's lines."""
         before = self.rows + self.bad_rows
         self.rows += other.rows
         self.crlf += other.crlf
@@ -195,7 +195,7 @@ def read_pieces(
         report: `ReadReport` to which the counts of rows are added.
         strict: True raises an error at the first bad row; False only counts bad rows.
         counts_as_categories: add keys for the 13 binned counts, as in `CriteoReader`.
-        first_line: number, in the file, of the line that the report counts as line 1 (default 1).
+        first_line: the file's line number of the first line in `given` (default 1).
 
     Raises:
         BadRowError: a row is bad and ``strict`` is True. In the error and in the report,

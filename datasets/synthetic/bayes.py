@@ -30,7 +30,7 @@ def bayes_auc(bayes: np.ndarray) -> float:
 
 
 class BayesAUC:
-    """Best AUC and log loss of a stream, computed in fixed memory from 2**16 bins of probability.
+    """Compute the best possible AUC and log loss of a stream, in fixed memory, with 2**16 bins.
 
     ``rows``, ``click_rate``, ``auc`` and ``log_loss`` cover the rows so far. ``auc`` is within 1e-4
     of the exact AUC; the other values are exact.

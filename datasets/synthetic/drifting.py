@@ -25,7 +25,7 @@ class DriftingConfig:
     Args:
         fields: number of categorical fields, at least 1 (default 8).
         alive: number of values per field that are alive at any time, at least 1 (default 1000).
-        life: number of rows of the stream for which a value lives, at least 1 (default 200,000).
+        life: lifetime of a value, as a number of rows of the stream, at least 1 (default 200,000).
             New values appear at an even rate, so that the alive values change gradually.
         zipf: exponent of the Zipf law of the alive values' frequencies, at least 0 (default 0.7).
         once_share: share of ids that occur once and have no effect, in [0, 1) (default 0.02):

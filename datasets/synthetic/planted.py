@@ -85,7 +85,7 @@ class PlantedModel:
         return self._keys[field].texts(ranks)
 
     def main_effect(self, field: int, ranks: np.ndarray) -> np.ndarray:
-        """Return the main effects of a field's values, float32, of mean 0 and variance 1."""
+        """Return one main effect (float32) per value of a field, with mean 0 and variance 1."""
         return irwin_hall(stream_words(self.seed, f"main/C{field + 1}", ranks))
 
     def _features(self, stream: str, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +122,7 @@ class PlantedModel:
         return scaled.astype(np.float32)
 
     def _parts(self, ranks: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return main effects, interactions and count effects, not yet scaled, float64 [B, 3]."""
+        """Return float64 [B, 3]: unscaled main effects, interactions and count effects."""
         parts = np.zeros((len(ranks), 3))
         for i, field in enumerate(self.config.fields):
             if field.main > 0:
