@@ -48,7 +48,7 @@ MESSAGE_LINES = 1000
 
 
 def pipeline(threads: int) -> FeaturePipeline:
-    """Return the features of Criteo's reader as a pipeline."""
+    """Return a pipeline that computes the same features as Criteo's reader."""
     return FeaturePipeline(
         {
             "ids": [Category(name) for name in CATEGORY_FIELDS],

@@ -41,8 +41,7 @@ class Benchmark:
         needs: names of `NEEDS`.
         path: path of the script from the repository's root. Default: `benchmarks/NAME.py` for the
             benchmark NAME.
-        codes: exit codes with which the script may end after it has measured everything. Default:
-            0.
+        codes: exit codes of the script that mean that all measurements were made. Default: 0.
     """
 
     measures: str

@@ -90,7 +90,7 @@ def hash_lookups(rows: int, name: str) -> tuple[Any, Any]:
     """Return the lookups of the deep part and of the wide part; all ids have rows in the tables.
 
     Args:
-        rows: number of ids per table; the ids' keys are `bench_common.spread_keys` of the ids.
+        rows: number of ids per table; `bench_common.spread_keys` computes the ids' keys.
         name: prefix of the tables' names.
     """
     deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{name}.deep")

@@ -69,7 +69,7 @@ class Split:
 
 @dataclass(frozen=True)
 class CensusData:
-    """The data set, ready for a model.
+    """Census-Income as arrays that a model can read.
 
     Args:
         train: Training rows.
@@ -100,10 +100,9 @@ def load(
 
     Args:
         data_dir: Directory with ``census-income.data.gz`` and ``census-income.test.gz``.
-        tasks: Tasks to predict, the columns of the labels: ``income`` (above 50,000 dollars),
-            ``never_married``, or both (default ``("income",)``). If ``never_married`` is a task,
-            marital status is not a feature, because the task's label is computed from marital
-            status.
+        tasks: Names of the label columns: ``income`` (above 50,000 dollars), ``never_married``, or
+            both (default ``("income",)``). If ``never_married`` is a task, marital status is not a
+            feature, because the task's label is computed from marital status.
         exact: Numeric columns that become categorical features (one category per value), in
             addition to numeric features (default: the four amounts).
         min_count: An exact value has its own key if at least this many training rows contain the
@@ -156,8 +155,8 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
         and ``?`` are ordinary values.
 
     Raises:
-        ValueError: the file is missing or has no rows, does not have 42 columns, or has a quantity
-            that is not a number or an unknown value in the income column.
+        ValueError: the file is missing or has no rows, does not have 42 columns, a quantity is not
+            a number, or the income column has an unknown value.
     """
     if not Path(path).is_file():
         raise ValueError(f"{path} is not there: see python -m datasets.census_income.download")

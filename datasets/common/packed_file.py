@@ -107,7 +107,7 @@ def _write(
 
 
 class _ParquetWriter:
-    """One row group per block."""
+    """Write each block as one row group of a Parquet file."""
 
     def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
         self._schema = arrow_schema(columns)

@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 class Work(Protocol):
-    """A part of the work, which may be sent to another process."""
+    """One part of a job. The part may run in another process."""
 
     @property
     def size(self) -> int:

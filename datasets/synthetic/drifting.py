@@ -145,7 +145,7 @@ class DriftingModel:
         return born, born + np.where(once, 1, self.config.life)
 
     def effect(self, field: int, values: np.ndarray) -> np.ndarray:
-        """Return the effects of a field's values, float32; values that occur once have effect 0."""
+        """Return the float32 effects of a field's values; values that occur once have effect 0."""
         words = stream_words(self.seed, f"effect/C{field + 1}", np.maximum(values, 0))
         return np.where(values < 0, np.float32(0), irwin_hall(words))
 
