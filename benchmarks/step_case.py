@@ -68,7 +68,8 @@ class StepCase:
     def add(
         self, name: str, run: Run, precision: str = "", about: dict[str, str] | None = None
     ) -> None:
-        """Add a run to compare with our runs: in one precision, or (default) in all precisions.
+        """Add a run, to be compared with mindspore_rec's runs of one precision or of all
+        precisions.
 
         Args:
             name: 'tables', or one of `step_report.STEPS`.

@@ -147,7 +147,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
 
 
 def _count(hits: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return each line's number of True values in `hits`; `ends` has the lines' end positions."""
+    """Return the number of True values of `hits` in each line; the lines end at `ends`."""
     return np.diff(np.searchsorted(np.flatnonzero(hits), ends), prepend=0)
 
 

@@ -51,7 +51,7 @@ class BayesAUC:
         self._entropy = 0.0
 
     def update(self, bayes: np.ndarray) -> None:
-        """Add true probabilities, any float dtype and shape, within [0, 1]."""
+        """Add true probabilities: floats of any dtype and shape, within [0, 1]."""
         p = np.asarray(bayes, np.float64).reshape(-1)
         bins = np.minimum((p * self._BINS).astype(np.int64), self._BINS - 1)
         self.rows += len(p)

@@ -80,10 +80,11 @@ class DriftingRows(NamedTuple):
 class DriftingModel:
     """A drifting stream for one seed; row i is a function of (seed, i).
 
-    A field has `alive` slots, and each slot contains one value at a time. Each row draws one slot
-    per field, with a fixed probability of each slot, and has the slot's value. A slot receives a
-    new value every `life` rows; different slots change at different rows. The click probability is
-    ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
+    A field has `alive` slots, and each slot contains one value at a time. For each field, a row
+    draws one slot, and takes the value of this slot. The slots' probabilities do not change. A slot
+    receives a new value every `life` rows; different slots change at different rows. The click
+    probability is ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and
+    variance 1.
 
     Args:
         config: configuration of the stream.
