@@ -79,7 +79,7 @@ class Twin(nn.Module):
 
 
 def make_optimizers(twin: Twin, learning_rate: float) -> list[torch.optim.Optimizer]:
-    """Return Adam for the dense weights and its lazy form, SparseAdam, for the embeddings."""
+    """Return two optimizers: Adam for the dense weights, and SparseAdam for the embeddings."""
     sparse = [m.weight for m in twin.modules() if isinstance(m, nn.Embedding)]
     taken = {id(p) for p in sparse}
     dense = [p for p in twin.parameters() if id(p) not in taken]

@@ -100,7 +100,7 @@ class PlantedModel:
         return ranks, counts
 
     def _field_vectors(self, index: int) -> np.ndarray:
-        """Return vectors, float32 [cardinality, rank], whose mean, weighted by frequency, is 0.
+        """Return float32 vectors [cardinality, rank] with a frequency-weighted mean of 0.
 
         Centred vectors have no main effect in the logit, so the interactions' share comes from
         interactions only. A linear model can learn almost nothing of the interactions.
