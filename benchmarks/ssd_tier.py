@@ -256,7 +256,7 @@ def rocksdb(options: argparse.Namespace, directory: Path) -> dict[str, Any] | No
 
 
 def show(figures: dict[str, Any]) -> None:
-    """Print the results next to the targets."""
+    """Print each result beside its target."""
     mine, rocks, fio = figures["ssd"], figures["rocksdb"], figures["fio_reads_per_second"]
     lines = [
         ("fill, rows/s", "fill_rows_per_second", ",.0f", ""),

@@ -39,7 +39,7 @@ class WideDeep(nn.Cell):
         deep: lookup [B, F] -> [B, F, 16].
         wide: lookup [B, F] -> [B, 1].
         shape: of `SHAPES`.
-        precision: 'float32' or 'bfloat16', for the products.
+        precision: type of the matrix products, 'float32' or 'bfloat16'.
     """
 
     def __init__(self, deep: nn.Cell, wide: nn.Cell, shape: str, precision: str) -> None:

@@ -108,7 +108,7 @@ class Data:
 
 
 def adam(parameters: Sequence[Parameter]) -> LazyAdam:
-    """Return the optimizer for all our runs."""
+    """Return the optimizer for all runs of mindspore_rec."""
     return LazyAdam(list(parameters), learning_rate=1e-3)
 
 

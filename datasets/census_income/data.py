@@ -112,8 +112,8 @@ def load(
 
     Returns:
         Features and labels. `mindspore_rec.category_keys` makes the keys of each categorical column
-        from the column's name and its values. Amounts become log(1 + x). Numbers are standardized
-        with the mean and standard deviation of the training split.
+        from the column's name and its values. An amount of money x becomes log(1 + x). Numbers are
+        standardized with the mean and standard deviation of the training split.
 
     Raises:
         ValueError: an argument is out of range, or a file is missing or is not Census-Income.

@@ -279,7 +279,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _kept(options: argparse.Namespace, name: str) -> int | None:
-    """Return the rows of a split if an earlier run has finished the split, else None."""
+    """Return the number of rows of a split that an earlier run has finished, else None."""
     whole = [split for split in SPLITS if (options.output / split).exists()]
     if options.overwrite or name not in whole or len(whole) == len(SPLITS):
         return None

@@ -111,7 +111,7 @@ def sources_of(
 
 
 def summary_of(files: Sequence[Path], sources: Sequence[_File]) -> Summary:
-    """Return the function that makes a manifest's ``source`` from the parts' reports.
+    """Return a function that computes the manifest's ``source`` from the reports of the parts.
 
     Args:
         files: the input files, in order.

@@ -50,7 +50,7 @@ def draw(task: str, rows: int, seed: int) -> Planted:
     """Draw random rows for a task.
 
     Args:
-        task: a name in `TASKS`.
+        task: name of the task, a key of `TASKS`.
         rows: number of rows.
         seed: seed of the random rows. The constants of the items are the same for all seeds.
     """
