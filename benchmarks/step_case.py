@@ -68,8 +68,7 @@ class StepCase:
     def add(
         self, name: str, run: Run, precision: str = "", about: dict[str, str] | None = None
     ) -> None:
-        """Add a run, to be compared with mindspore_rec's runs of one precision or of all
-        precisions.
+        """Add a run to compare with mindspore_rec's runs of one precision or of all precisions.
 
         Args:
             name: 'tables', or one of `step_report.STEPS`.
