@@ -113,7 +113,7 @@ def step_run(step: nn.Cell, ids: list[Tensor], data: Data) -> Run:
 
 
 def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> None:
-    """Add measurements of our network in one precision: the whole step, and the step's parts."""
+    """Measure the mindspore_rec network in one precision: the whole step, and the step's parts."""
     title = f"{data.batch}.{precision}"
     net = with_rows(network(data.name, title, precision), data.rows, stack)
     scale = loss_scale(precision)

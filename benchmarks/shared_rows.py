@@ -113,7 +113,7 @@ def load(shared: SharedRows, rows: int, options: argparse.Namespace) -> None:
 def change(
     shared: SharedRows, rows: int, options: argparse.Namespace, number: int
 ) -> tuple[float, float]:
-    """Publish a delta for the next range of keys; return the seconds to publish and to merge it."""
+    """Publish a delta for the next range of keys; return the seconds for publishing and merging."""
     version = number + 1
     first = number * options.delta_rows % max(rows - options.delta_rows, 1)
     keys = bench_common.spread_keys(np.arange(first, min(first + options.delta_rows, rows)))

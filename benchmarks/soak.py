@@ -39,7 +39,7 @@ DEVICE_ROWS, HOST_ROWS, REMOTE_ROWS = 3000, 8000, 8000
 
 
 class Keys:
-    """Batches of skewed keys from a moving range."""
+    """Draw batches of keys from a range that moves; some keys are much more frequent."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -144,7 +144,7 @@ def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
 
 
 def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
-    """Train for a number of seconds, at least until rows can be evicted; return the results."""
+    """Train for at least `seconds`, until rows are old enough to evict; return the results."""
     ms.set_context(mode=ms.GRAPH_MODE)
     cache = mr.CacheConfig(
         device_rows=DEVICE_ROWS,
@@ -164,7 +164,7 @@ def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
     batches = source.block()
     began = time.monotonic()
     with tqdm(total=int(seconds), desc="soak", unit="s", leave=False, disable=None) as bar:
-        # Continue after `seconds` until unused rows have been idle long enough for eviction.
+        # After `seconds`, the loop continues until unused rows are old enough to be evicted.
         while (now := time.monotonic() - began) < seconds or len(memory) * BLOCK < 2 * IDLE:
             bar.update(int(now) - bar.n)
             batches = source.block()

@@ -119,7 +119,7 @@ def scan(store: SsdStore, total: int) -> Measured:
 
 
 def ours(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """Return the results of the SSD tier."""
+    """Measure this library's SSD tier and return the results."""
     path = directory / "tier"
     rows = content(options.row_bytes, FILL, options.seed)
     direct = not options.buffered
@@ -256,7 +256,7 @@ def rocksdb(options: argparse.Namespace, directory: Path) -> dict[str, Any] | No
 
 
 def show(figures: dict[str, Any]) -> None:
-    """Print the results next to the targets."""
+    """Print each result beside its target."""
     mine, rocks, fio = figures["ssd"], figures["rocksdb"], figures["fio_reads_per_second"]
     lines = [
         ("fill, rows/s", "fill_rows_per_second", ",.0f", ""),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One network with one batch size: its runs in every precision, measured in turn."""
+"""Measure the runs of one network, with one batch size and every precision, in turn."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Run = Callable[[int], float]
 
 
 class StepCase:
-    """Runs to compare: our network in each precision, our tables alone, other frameworks' networks.
+    """Runs to compare: mindspore_rec's network in each precision, its tables, and other networks.
 
-    A run is a function of the step's number that returns the step's seconds.
+    A run is a function that takes a step's number, runs the step, and returns its seconds.
 
     Args:
         title: title of the printed results.
@@ -47,7 +47,7 @@ class StepCase:
     def add_ours(
         self, precision: str, whole: Run, tables: Sequence[Any], parts: Mapping[str, Run]
     ) -> None:
-        """Add functions that run our network in a precision.
+        """Add the functions that measure the mindspore_rec network in one precision.
 
         Args:
             precision: type of the network's products.
@@ -68,13 +68,13 @@ class StepCase:
     def add(
         self, name: str, run: Run, precision: str = "", about: dict[str, str] | None = None
     ) -> None:
-        """Add a run to compare with our runs: in one precision, or (default) in all precisions.
+        """Add a run to compare with mindspore_rec's runs of one precision or of all precisions.
 
         Args:
             name: 'tables', or one of `step_report.STEPS`.
             run: the run.
-            precision: precision of our runs with which this run is compared. Default: all
-                precisions.
+            precision: the run is compared only with mindspore_rec runs of this precision. Default:
+                all precisions.
             about: description of the run, to be printed. Default: nothing.
         """
         self._runs[precision, name] = run

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time the parts of a step: a part's time is the difference of runs with and without the part.
+"""Time a step's parts: a part's time is a run's time minus the time of a run without the part.
 
     forward     the dense network's loss, with the tables' rows as given parameters
     gradients   the same, and the gradients of all parameters and rows
     dense       the same, and the optimizer's update of the parameters
     tables      lookups of all ids, constant gradients of the rows, and the tables' update
     products    the products of the dense network by oneDNN alone (`bare_products.py`)
-    whole       the whole training step of our network
+    whole       the whole training step of the mindspore_rec network
 
 MindSpore's profiler is not used for single operators, because it makes operators run one after
 another. From medians of the runs follow
 
     products = products                      the share that no dense network can do without
-    element-wise = gradients - products      biases, activations, loss, joined inputs, and and the
+    element-wise = gradients - products      biases, activations, loss, joined inputs, and the
                                              additional time of products in the network
     optimizer = dense - gradients
     tables = counters of the tables' own operators in the whole step
@@ -60,7 +60,7 @@ class Gradients(nn.Cell):
 
 
 class DenseStep(nn.Cell):
-    """Loss, gradients of all weights, and the update of the optimizer's weights."""
+    """Cell that computes the loss and all gradients, and updates the weights of the optimizer."""
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell, rows: Sequence[Parameter]) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class DenseStep(nn.Cell):
 
 
 class Lookups(nn.Cell):
-    """Several lookups of the same ids."""
+    """Cell that passes the same ids to several lookups."""
 
     def __init__(self, lookups: Sequence[nn.Cell]) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ def dense_runs(
 def table_run(
     lookups: Sequence[nn.Cell], optimizer: nn.Cell, ids: Sequence[Tensor]
 ) -> Callable[[int], Any]:
-    """Return a function that runs a step of the tables alone on the next batch at each call."""
+    """Return a function; each call looks up the next batch and updates only the tables."""
     together = Lookups(lookups).set_train()
     rng = np.random.default_rng(0)
     gradients = tuple(

@@ -39,8 +39,9 @@ def figures(
 
     Args:
         times: seconds of each call, by the name of the run: a part from `step_parts`, a peer, or
-            'ours' for our network's whole step.
-        inside: for a step of our network, the seconds of each operator of the tables.
+            'ours' for the whole step of the mindspore_rec network.
+        inside: seconds that each operator of the tables takes in a step of the mindspore_rec
+            network.
         batch: samples per step.
     """
     median = {name: float(np.median(spent)) for name, spent in times.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows per second when lines of Criteo's format become arrays, directly and through a stream.
+"""Measure how many lines in Criteo's format become arrays per second, with and without a stream.
 
     PYTHONPATH=. python benchmarks/stream_features.py --json output/stream_features.json
 
@@ -48,7 +48,7 @@ MESSAGE_LINES = 1000
 
 
 def pipeline(threads: int) -> FeaturePipeline:
-    """Return the features of Criteo's reader as a pipeline."""
+    """Return a pipeline that computes the same features as Criteo's reader."""
     return FeaturePipeline(
         {
             "ids": [Category(name) for name in CATEGORY_FIELDS],

@@ -37,12 +37,11 @@ class Benchmark:
         minute: arguments with which most scripts take about a minute on 2 idle cores; a few scripts
             take up to 35 minutes. `{disk}` stands for a directory on the disk to measure, and
             `{movielens}` for the directory of MovieLens' files.
-        tiny: arguments with which the script takes a few seconds, only to show that it runs.
+        tiny: arguments for a run of a few seconds, which only shows that the script works.
         needs: names of `NEEDS`.
         path: path of the script from the repository's root. Default: `benchmarks/NAME.py` for the
             benchmark NAME.
-        codes: exit codes with which the script may end after it has measured everything. Default:
-            0.
+        codes: exit codes of the script that mean that all measurements were made. Default: 0.
     """
 
     measures: str
@@ -284,7 +283,7 @@ def path_of(name: str) -> str:
 
 
 def lacking(need: str) -> str:
-    """Return why a part that a benchmark needs is missing, or ""."""
+    """Return the reason why a benchmark's requirement is not met, or "" if it is met."""
     if need == "Kafka":
         from examples.online_learning.kafka.broker import missing_tools
 

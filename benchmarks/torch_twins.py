@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The click models in PyTorch, initialized with the current weights of our network.
+"""Click models in PyTorch, initialized with the weights of the mindspore_rec network.
 
 The models are written from the papers' formulas with PyTorch's own layers; `accuracy_twin.py`
 trains the models.
@@ -21,9 +21,9 @@ class Twin(nn.Module):
 
     Args:
         name: 'wide_deep', 'dcn', 'dcn_v2' (with full matrices), 'deepfm' or 'dlrm'.
-        net: our network, with one hash table for all fields.
-        keys: int64 [V], the key of id k at index k - 1. The keys are inserted into our tables, and
-            the initial values of the rows are copied to PyTorch.
+        net: the mindspore_rec network, with one hash table for all fields.
+        keys: int64 [V], the key of id k at index k - 1. The keys are inserted into the tables of
+            `net`, and the initial values of the rows are copied to PyTorch.
     """
 
     def __init__(self, name: str, net: Any, keys: np.ndarray) -> None:
@@ -79,7 +79,7 @@ class Twin(nn.Module):
 
 
 def make_optimizers(twin: Twin, learning_rate: float) -> list[torch.optim.Optimizer]:
-    """Return Adam for the dense weights and its lazy form, SparseAdam, for the embeddings."""
+    """Return two optimizers: Adam for the dense weights, and SparseAdam for the embeddings."""
     sparse = [m.weight for m in twin.modules() if isinstance(m, nn.Embedding)]
     taken = {id(p) for p in sparse}
     dense = [p for p in twin.parameters() if id(p) not in taken]

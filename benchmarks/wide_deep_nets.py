@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wide & Deep for `wide_deep_step.py`, made of our cells or of MindSpore's own cells only."""
+"""Wide & Deep for `wide_deep_step.py`: with mindspore_rec's cells, or only with MindSpore's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WideDeep(nn.Cell):
         deep: lookup [B, F] -> [B, F, 16].
         wide: lookup [B, F] -> [B, 1].
         shape: of `SHAPES`.
-        precision: 'float32' or 'bfloat16', for the products.
+        precision: type of the matrix products, 'float32' or 'bfloat16'.
     """
 
     def __init__(self, deep: nn.Cell, wide: nn.Cell, shape: str, precision: str) -> None:
@@ -90,7 +90,7 @@ def hash_lookups(rows: int, name: str) -> tuple[Any, Any]:
     """Return the lookups of the deep part and of the wide part; all ids have rows in the tables.
 
     Args:
-        rows: number of ids per table; the ids' keys are `bench_common.spread_keys` of the ids.
+        rows: number of ids per table; `bench_common.spread_keys` computes the ids' keys.
         name: prefix of the tables' names.
     """
     deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{name}.deep")

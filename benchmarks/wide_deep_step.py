@@ -17,8 +17,8 @@ alternating steps of one run:
 
 PyTorch and TFRA run in separate processes, with the interpreters of `--torch-python` and
 `--tfra-python`; a missing framework is left out. `step_parts.py` describes the parts of the step.
-The script also divides the time of the whole step by a lower bound. The lower bound is the time of
-the bare products (`bare_products.py`) plus the time of the tables' step without a network.
+The script also prints the ratio of the whole step's time to a lower bound. The lower bound is the
+time of the bare products (`bare_products.py`) plus the time of the tables' step without a network.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Data:
 
 
 def adam(parameters: Sequence[Parameter]) -> LazyAdam:
-    """Return the optimizer for all our runs."""
+    """Return the optimizer for all runs of mindspore_rec."""
     return LazyAdam(list(parameters), learning_rate=1e-3)
 
 
@@ -159,7 +159,7 @@ def peer_of(name: str, python: str, data: Data, precision: str) -> Peer:
 
 
 def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> None:
-    """Add the runs of our network in a precision."""
+    """Add the runs of the mindspore_rec network in one precision."""
     lookups = hash_lookups(data.rows, f"{data.shape}.{data.batch}.{precision}")
     net = WideDeep(*lookups, data.shape, precision)
     for table in tables_of(net):
@@ -180,7 +180,7 @@ def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
 def add_peer(
     case: StepCase, data: Data, name: str, python: str, precision: str, stack: ExitStack
 ) -> None:
-    """Start a peer from `WORKERS` in a precision, and add its step to the runs."""
+    """Start the peer `name` from `WORKERS`, and add its step to the runs of `precision`."""
     peer = peer_of(name, python, data, precision)
     stack.callback(peer.close)
     case.add(name, lambda i: peer.step(i % BATCHES), precision, peer.about)

@@ -31,9 +31,9 @@ class Run:
 
     Attributes:
         scores: probabilities of the validation and test rows.
-        seconds: wall times of `init`, of `tune` and of the whole `train`. All other times are parts
-            of the time of `train` (imports, compiling, `steps` for the first training's steps, and
-            the refit's steps).
+        seconds: wall times of `init`, of `tune` and of the whole `train`. The other entries are
+            parts of the time of `train`: imports, compiling, `steps` (the steps of the first
+            training), and the refit's steps.
         training: results of the training, from a file that `train` wrote.
         tuned: results of the trials, from a file that `tune` wrote, or None.
     """

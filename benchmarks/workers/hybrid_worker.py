@@ -4,7 +4,7 @@
     python benchmarks/workers/hybrid_worker.py SOCKET NAME MODEL BATCH ROWS SEED
 
 The process connects to the socket, sends a description of itself, and runs steps on command.
-Process i of the processes with the same NAME draws its batches from the seed SEED + i.
+If several processes have the same NAME, process i draws its batches with the seed SEED + i.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Trainer:
         }
 
     def run(self, steps: int) -> dict[str, list[float]]:
-        """Return loss and seconds of each step, and seconds, calls and bytes of its exchanges."""
+        """Return each step's loss and seconds, and its exchanges' seconds, calls and bytes."""
         losses, seconds, exchange, calls, sent = [], [], [], [], []
         self.group.barrier()
         for _ in range(steps):

@@ -69,7 +69,7 @@ class Split:
 
 @dataclass(frozen=True)
 class CensusData:
-    """The data set, ready for a model.
+    """Census-Income as arrays that a model can read.
 
     Args:
         train: Training rows.
@@ -100,10 +100,9 @@ def load(
 
     Args:
         data_dir: Directory with ``census-income.data.gz`` and ``census-income.test.gz``.
-        tasks: Tasks to predict, the columns of the labels: ``income`` (above 50,000 dollars),
-            ``never_married``, or both (default ``("income",)``). If ``never_married`` is a task,
-            marital status is not a feature, because the task's label is computed from marital
-            status.
+        tasks: Names of the label columns: ``income`` (above 50,000 dollars), ``never_married``, or
+            both (default ``("income",)``). If ``never_married`` is a task, marital status is not a
+            feature, because the task's label is computed from marital status.
         exact: Numeric columns that become categorical features (one category per value), in
             addition to numeric features (default: the four amounts).
         min_count: An exact value has its own key if at least this many training rows contain the
@@ -113,8 +112,8 @@ def load(
 
     Returns:
         Features and labels. `mindspore_rec.category_keys` makes the keys of each categorical column
-        from the column's name and its values. Amounts become log(1 + x). Numbers are standardized
-        with the mean and standard deviation of the training split.
+        from the column's name and its values. An amount of money x becomes log(1 + x). Numbers are
+        standardized with the mean and standard deviation of the training split.
 
     Raises:
         ValueError: an argument is out of range, or a file is missing or is not Census-Income.
@@ -156,8 +155,8 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
         and ``?`` are ordinary values.
 
     Raises:
-        ValueError: the file is missing or has no rows, does not have 42 columns, or has a quantity
-            that is not a number or an unknown value in the income column.
+        ValueError: the file is missing or has no rows, does not have 42 columns, a quantity is not
+            a number, or the income column has an unknown value.
     """
     if not Path(path).is_file():
         raise ValueError(f"{path} is not there: see python -m datasets.census_income.download")
@@ -183,7 +182,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 class _Encoder:
-    """Encode rows with the training split's common amounts, means and deviations."""
+    """Encode rows with values of the training split: frequent exact values, means, deviations."""
 
     def __init__(
         self, train: pd.DataFrame, tasks: tuple[str, ...], exact: tuple[str, ...], min_count: int

@@ -42,7 +42,7 @@ def fetch_archive(
     """Download an archive, print its digest, unpack it, and return the exit code.
 
     Args:
-        options: options that a parser from `archive_parser` has parsed.
+        options: the command's options, parsed by the parser that `archive_parser` returns.
         name: file name of the archive in the directory.
         extract: function that unpacks an archive into a directory and returns the files; None
             leaves the archive packed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write batches as a packed data set: a directory with blocks of rows, which appears atomically.
+"""Write batches as a packed data set: a directory of row blocks. The directory appears atomically.
 
 A block has ``block_rows`` rows. In MindRecord, a block is one record, and each column is one array
 ``[rows, width]``. In Parquet, a block is one row group, and each column is a fixed-size list. One
@@ -39,9 +39,9 @@ def write_packed(
         output: Directory to make, with its parents.
         format: ``mindrecord`` (default) or ``parquet``.
         block_rows: Rows per record or row group, at least 1 (default 4096).
-        fields: Names of the values of each column, by the column's name, for the manifest.
-        source: The manifest's description of the rows' origin; JSON values. `source` is read after
-            the last block, so a caller may fill `source` while making the blocks.
+        fields: Maps each column's name to the names of the column's values, for the manifest.
+        source: JSON values that describe the origin of the rows, for the manifest. `source` is read
+            after the last block, so a caller may fill `source` while making the blocks.
         overwrite: Replace ``output`` if it exists (default False).
 
     Returns:

@@ -35,7 +35,7 @@ def write_file(
         path: file to make; MindRecord's index is written beside it.
         format: of `FORMATS`.
         block_rows: rows per record or row group, at least 1.
-        fields: names of the values of each column, by the column's name.
+        fields: maps each column's name to the names of the column's values.
 
     Returns:
         Rows and columns. If there are no rows, no file is written, and the result is ``0, ()``.
@@ -107,7 +107,7 @@ def _write(
 
 
 class _ParquetWriter:
-    """One row group per block."""
+    """Write each block as one row group of a Parquet file."""
 
     def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
         self._schema = arrow_schema(columns)

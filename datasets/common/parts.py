@@ -42,8 +42,8 @@ class PartRows(NamedTuple):
     Args:
         number: index of the part in its source, from 0.
         blocks: batches of any sizes; all batches may be empty.
-        report: function that returns counts of the part, as JSON values. `report` is called after
-            the last block.
+        report: function that returns statistics of the part's rows, as JSON values. `report` is
+            called after the last block.
     """
 
     number: int
@@ -78,8 +78,8 @@ class Conversion:
         output: directory to make, with its parents.
         format: ``mindrecord`` or ``parquet``.
         block_rows: number of rows in a MindRecord record or a Parquet row group.
-        fields: names of the values of each column, by the column's name.
-        plan: all further settings that affect the output's bytes, as JSON values. An interrupted
+        fields: maps each column's name to the names of the column's values.
+        plan: JSON values of the other settings that affect the output's bytes. An interrupted
             conversion is resumed only if these settings are unchanged.
     """
 

@@ -42,7 +42,7 @@ class BlockOrder(NamedTuple):
         seed: seed of the random order.
         window: number of blocks whose rows are permuted together.
         worker: index of the worker that reads the blocks, from 0. Default: 0.
-        workers: number of workers; each reads every `workers`-th block. Default: 1.
+        workers: number n of workers; each worker reads every n-th block. Default: 1.
     """
 
     shuffle: bool
@@ -169,7 +169,7 @@ class BatchStream:
             yield from self._batches_of(epoch)
 
     def _begin_epochs(self, epochs: int) -> int:
-        """Return the first epoch of this iteration, and reserve the iteration's epochs."""
+        """Reserve `epochs` epochs for a new iteration, and return the number of the first epoch."""
         first = self._epochs_begun[0]
         self._epochs_begun[0] += epochs
         return first
@@ -334,7 +334,7 @@ def _of_arrays(arrays: Batch) -> _Source:
 
 
 class _BlockRows(FileRows):
-    """Rows in blocks, each returned by a function; blocks are requested in the order of reading."""
+    """Rows that a function returns block by block; the blocks are read in order."""
 
     sequential = True
 

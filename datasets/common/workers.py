@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 class Work(Protocol):
-    """A part of the work, which may be sent to another process."""
+    """One part of a job. The part may run in another process."""
 
     @property
     def size(self) -> int:
@@ -34,7 +34,7 @@ class Work(Protocol):
         ...
 
     def run(self, on_bytes: Callable[[int], object]) -> None:
-        """Do the work; call `on_bytes` with the number of bytes read."""
+        """Do the work; report the number of bytes read by calls of `on_bytes`."""
         ...
 
 

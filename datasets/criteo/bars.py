@@ -85,7 +85,7 @@ def blocks(
             (default False).
         span: Range of bytes (end not included); only lines that begin in the range are read
             (default: all lines).
-        on_bytes: Called with the number of bytes read from the file since the last call.
+        on_bytes: Function that is called with the number of bytes read since its last call.
 
     Yields:
         ``ids`` int64 [B, 26] or [B, 39], ``dense`` float32 [B, 13], ``label`` float32 [B, 1].
@@ -138,7 +138,7 @@ def _read(text: bytes) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class _Range:
-    """One part of a file: the lines whose first byte is in a range of bytes."""
+    """One part of a file: the lines that begin in a range of bytes."""
 
     name: str
     path: Path
@@ -279,7 +279,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _kept(options: argparse.Namespace, name: str) -> int | None:
-    """Return the rows of a split if an earlier run has finished the split, else None."""
+    """Return the number of rows of a split that an earlier run has finished, else None."""
     whole = [split for split in SPLITS if (options.output / split).exists()]
     if options.overwrite or name not in whole or len(whole) == len(SPLITS):
         return None

@@ -54,9 +54,9 @@ def pieces(
             file without overlap, each line is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. If the last line has no line feed, a line feed is added. If a file ends
-        with a carriage return, its last line ends with CR LF. A byte order mark at the start of the
-        file is left out.
+        Pieces, in order. If the last line has no line feed, a line feed is added. If the last byte
+        of a file is a carriage return, the added line feed makes the line's end CR LF. A byte order
+        mark at the start of the file is left out.
 
     Raises:
         ValueError: gzip data are truncated or damaged, or a line exceeds 16 MiB.

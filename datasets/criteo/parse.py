@@ -28,7 +28,7 @@ _TAB, _FEED, _RETURN = 9, 10, 13
 
 
 class Columns(NamedTuple):
-    """Columns of the good lines of a piece, in order, and an error code for each line.
+    """The columns parsed from the valid lines of a text, and an error code for every line.
 
     Args:
         label: float32 [B].
@@ -147,7 +147,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
 
 
 def _count(hits: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return each line's number of True values in `hits`; `ends` has the lines' end positions."""
+    """Return the number of True values of `hits` in each line; the lines end at `ends`."""
     return np.diff(np.searchsorted(np.flatnonzero(hits), ends), prepend=0)
 
 

@@ -90,7 +90,7 @@ class ReadReport:
             self.bad[reason] += int(number)
 
     def add(self, other: ReadReport) -> None:
-        """Add the counts of `other`, a report of the lines directly after this report's lines."""
+        """Add the counts of `other`, whose lines follow directly after this report's lines."""
         before = self.rows + self.bad_rows
         self.rows += other.rows
         self.crlf += other.crlf
@@ -195,11 +195,11 @@ def read_pieces(
         report: `ReadReport` to which the counts of rows are added.
         strict: True raises an error at the first bad row; False only counts bad rows.
         counts_as_categories: add keys for the 13 binned counts, as in `CriteoReader`.
-        first_line: number, in the file, of the line that the report counts as line 1 (default 1).
+        first_line: the file's line number of the first line in `given` (default 1).
 
     Raises:
-        BadRowError: a row is bad and ``strict`` is True. In the error and in the report,
-            `first_line` is line 1.
+        BadRowError: a row is bad and ``strict`` is True. The error and the report count lines from
+            `first_line`, which is line 1.
     """
     for piece in given:
         columns = parse(piece.text)
@@ -223,7 +223,7 @@ def encode(columns: Columns, counts_as_categories: bool) -> Batch:
 
 
 def count_keys(name: str, counts: np.ndarray) -> np.ndarray:
-    """Return the keys of binned counts under a field's name; a NaN count is missing."""
+    """Bin the counts of a field, and return their keys; NaN gets the key of a missing value."""
     missing = np.isnan(counts)
     bins = np.where(missing, 0.0, bin_counts(counts)).astype(np.int64)
     return category_keys(name, pa.array(bins, mask=missing))

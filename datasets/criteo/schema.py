@@ -74,7 +74,7 @@ def bin_counts(counts: np.ndarray) -> np.ndarray:
         counts: float64 array of any shape; NaN is a missing count. Not changed.
 
     Returns:
-        float64 array of the same shape with integers, NaN where ``counts`` is NaN.
+        float64 array with the shape of ``counts``: whole numbers, and NaN for a missing count.
 
     Example:
         >>> bin_counts(np.array([-1.0, 2.0, 3.0, 1000.0, np.nan]))

@@ -33,7 +33,7 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 def find_files(inputs: Sequence[Path]) -> list[Path]:
-    """Return the files of the user's inputs; the files of a directory are in order.
+    """Return the files to convert. The files of a directory are sorted by day or by path.
 
     Args:
         inputs: files, and directories with ``day_0`` to ``day_23`` (``.gz`` or not), or with
@@ -111,7 +111,7 @@ def sources_of(
 
 
 def summary_of(files: Sequence[Path], sources: Sequence[_File]) -> Summary:
-    """Return the function that makes a manifest's ``source`` from the parts' reports.
+    """Return a function that computes the manifest's ``source`` from the reports of the parts.
 
     Args:
         files: the input files, in order.
@@ -165,7 +165,7 @@ class _File:
 
 @dataclass(frozen=True)
 class _TextRange(_File):
-    """One part of a plain text file: the lines whose first byte is in a range of bytes."""
+    """One part of a plain text file: the lines that begin in a range of bytes."""
 
     span: tuple[int, int]
 
@@ -218,7 +218,7 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """Pieces of one part, up to `most` bytes; `following` is the next part's first piece."""
+    """Yield pieces until a part has `most` bytes; `following` is the next part's first piece."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first
@@ -239,7 +239,7 @@ class _Cut:
 
 @dataclass(frozen=True)
 class _ParquetFile(_File):
-    """A Parquet file of the terabyte set, which is one part. A row of the file counts as a line."""
+    """A Parquet file of the terabyte set. The file is one part, and each row counts as a line."""
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
         if 0 not in done:

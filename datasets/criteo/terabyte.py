@@ -37,7 +37,7 @@ _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
 
 
 class RemoteFile(NamedTuple):
-    """A file of the set.
+    """A file of the terabyte set, as listed by the site.
 
     Args:
         path: path of the file in the site's repository.
@@ -122,7 +122,7 @@ def _is_whole(place: Path, file: RemoteFile) -> bool:
 
 
 def _days(text: str) -> list[int]:
-    """Return the days in an option such as 0,5-7.
+    """Return the days that an option's text lists, such as the text 0,5-7.
 
     Example:
         >>> _days("0,5-7")

@@ -37,7 +37,7 @@ POSITIVE = 4.0
 
 @dataclass(frozen=True)
 class Split:
-    """Rows as whole columns, in order of time.
+    """Columns of a set of ratings, in order of time.
 
     Args:
         ids: int64 [N, 4], one table key for each of `FIELDS`.

@@ -30,7 +30,7 @@ def bayes_auc(bayes: np.ndarray) -> float:
 
 
 class BayesAUC:
-    """Best AUC and log loss of a stream, computed in fixed memory from 2**16 bins of probability.
+    """Compute the best possible AUC and log loss of a stream, in fixed memory, with 2**16 bins.
 
     ``rows``, ``click_rate``, ``auc`` and ``log_loss`` cover the rows so far. ``auc`` is within 1e-4
     of the exact AUC; the other values are exact.
@@ -51,7 +51,7 @@ class BayesAUC:
         self._entropy = 0.0
 
     def update(self, bayes: np.ndarray) -> None:
-        """Add true probabilities, any float dtype and shape, within [0, 1]."""
+        """Add true probabilities: floats of any dtype and shape, within [0, 1]."""
         p = np.asarray(bayes, np.float64).reshape(-1)
         bins = np.minimum((p * self._BINS).astype(np.int64), self._BINS - 1)
         self.rows += len(p)
@@ -77,7 +77,7 @@ class BayesAUC:
 
 
 def _weighted_auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the AUC from each group's weights of both classes; groups have ascending scores."""
+    """Return the AUC from the class weights of groups of rows, sorted by ascending score."""
     below = np.cumsum(negative) - negative
     pairs = positive.sum() * negative.sum()
     if pairs == 0:

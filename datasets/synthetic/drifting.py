@@ -25,7 +25,7 @@ class DriftingConfig:
     Args:
         fields: number of categorical fields, at least 1 (default 8).
         alive: number of values per field that are alive at any time, at least 1 (default 1000).
-        life: number of rows of the stream for which a value lives, at least 1 (default 200,000).
+        life: lifetime of a value, as a number of rows of the stream, at least 1 (default 200,000).
             New values appear at an even rate, so that the alive values change gradually.
         zipf: exponent of the Zipf law of the alive values' frequencies, at least 0 (default 0.7).
         once_share: share of ids that occur once and have no effect, in [0, 1) (default 0.02):
@@ -80,10 +80,11 @@ class DriftingRows(NamedTuple):
 class DriftingModel:
     """A drifting stream for one seed; row i is a function of (seed, i).
 
-    A field has `alive` slots, and each slot contains one value at a time. Each row draws one slot
-    per field, with a fixed probability of each slot, and has the slot's value. A slot receives a
-    new value every `life` rows; different slots change at different rows. The click probability is
-    ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
+    A field has `alive` slots, and each slot contains one value at a time. For each field, a row
+    draws one slot, and takes the value of this slot. The slots' probabilities do not change. A slot
+    receives a new value every `life` rows; different slots change at different rows. The click
+    probability is ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and
+    variance 1.
 
     Args:
         config: configuration of the stream.
@@ -145,7 +146,7 @@ class DriftingModel:
         return born, born + np.where(once, 1, self.config.life)
 
     def effect(self, field: int, values: np.ndarray) -> np.ndarray:
-        """Return the effects of a field's values, float32; values that occur once have effect 0."""
+        """Return the float32 effects of a field's values; values that occur once have effect 0."""
         words = stream_words(self.seed, f"effect/C{field + 1}", np.maximum(values, 0))
         return np.where(values < 0, np.float32(0), irwin_hall(words))
 

@@ -34,7 +34,7 @@ LONGEST = 20
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """Rows, and the probability of label 1 with which each row's label was drawn.
+    """Rows, and for each row the probability that its label is 1.
 
     Attributes:
         rows: columns `user`, `item`, `number`, `seen`, `seen_at` and `label`. Within a history, the
@@ -50,7 +50,7 @@ def draw(task: str, rows: int, seed: int) -> Planted:
     """Draw random rows for a task.
 
     Args:
-        task: a name in `TASKS`.
+        task: name of the task, a key of `TASKS`.
         rows: number of rows.
         seed: seed of the random rows. The constants of the items are the same for all seeds.
     """
@@ -91,7 +91,7 @@ _Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _seen(rng: np.random.Generator, row: np.ndarray, offsets: np.ndarray) -> _Drawn:
-    """Return events, items and terms of the task `seen`."""
+    """Draw events and items for the task `seen`; return events, items and terms of the log odds."""
     rows, lengths = len(offsets) - 1, np.diff(offsets)
     values = rng.integers(0, ITEMS, len(row))
     item = rng.integers(0, ITEMS, rows)
@@ -102,7 +102,7 @@ def _seen(rng: np.random.Generator, row: np.ndarray, offsets: np.ndarray) -> _Dr
 
 
 def _interest(rng: np.random.Generator, row: np.ndarray, offsets: np.ndarray) -> _Drawn:
-    """Return events, items and terms of the task `interest`."""
+    """Draw the task `interest`; return events, items and terms of the log odds."""
     rows = len(offsets) - 1
     liked = rng.integers(0, KINDS, (rows, 3))
     kind = liked[row, rng.integers(0, 3, len(row))]

@@ -85,7 +85,7 @@ class PlantedModel:
         return self._keys[field].texts(ranks)
 
     def main_effect(self, field: int, ranks: np.ndarray) -> np.ndarray:
-        """Return the main effects of a field's values, float32, of mean 0 and variance 1."""
+        """Return one main effect (float32) per value of a field, with mean 0 and variance 1."""
         return irwin_hall(stream_words(self.seed, f"main/C{field + 1}", ranks))
 
     def _features(self, stream: str, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
@@ -100,7 +100,7 @@ class PlantedModel:
         return ranks, counts
 
     def _field_vectors(self, index: int) -> np.ndarray:
-        """Return vectors, float32 [cardinality, rank], whose mean, weighted by frequency, is 0.
+        """Return float32 vectors [cardinality, rank] with a frequency-weighted mean of 0.
 
         Centred vectors have no main effect in the logit, so the interactions' share comes from
         interactions only. A linear model can learn almost nothing of the interactions.
@@ -122,7 +122,7 @@ class PlantedModel:
         return scaled.astype(np.float32)
 
     def _parts(self, ranks: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return main effects, interactions and count effects, not yet scaled, float64 [B, 3]."""
+        """Return float64 [B, 3]: unscaled main effects, interactions and count effects."""
         parts = np.zeros((len(ranks), 3))
         for i, field in enumerate(self.config.fields):
             if field.main > 0:
@@ -207,7 +207,7 @@ def zipf_probabilities(field: CategoryField) -> np.ndarray:
 
 
 def _counts(index: int, words: np.ndarray) -> np.ndarray:
-    """Draw long-tailed counts; a tenth are missing, and I2 has negatives as in Criteo's data."""
+    """Draw long-tailed counts; a tenth are missing. Some of I2 are negative, as in Criteo."""
     draws = uniform(words)
     # the low bits, which hardly affect uniform(), decide which values are missing
     missing = (words & np.uint64(0x3FF)) < np.uint64(int(_MISSING_SHARE * 1024))
