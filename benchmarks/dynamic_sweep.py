@@ -94,7 +94,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     asked = time.perf_counter() - start
     during = SWEEP_STEPS + 8
     if name == "capacity_lowered":
-        # A step evicts at most 16,384 rows, plus twice the number of rows that it inserted.
+        # A step evicts at most 16,384 rows plus twice the number of rows that the step inserted.
         during = int(rows * 0.95 / (16384 + 2 * stream.fresh)) + 8
     for i in tqdm(range(during), desc=f"{name}: sweep", leave=False, disable=None):
         step(now + i)

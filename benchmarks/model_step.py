@@ -67,7 +67,7 @@ class Data:
     Args:
         name: name of the model.
         rows: number of ids in the table.
-        ranks: int64 [K, B, F], ids below `rows`.
+        ranks: int64 [K, B, F], K batches of ids from 0 to `rows` - 1.
         numbers: float32 [B, N].
         label: float32 [B, T].
     """

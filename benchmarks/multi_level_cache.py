@@ -116,7 +116,7 @@ class Subject:
         name: name of the table.
         options: parsed options of the command line.
         exponent: exponent of the ids' Zipf distribution.
-        cache: the table's tiers, None for memory alone.
+        cache: configuration of the table's tiers, or None for a table in memory alone.
         dtype: type of values and of Adam's moments. Default: 'float32'.
     """
 

@@ -92,7 +92,7 @@ class OutputGradient(nn.Cell):
 
 
 class Network(nn.Cell):
-    """A cell over histories, whose backward pass starts from a random gradient of the output."""
+    """A cell over histories. The backward pass starts from a random gradient of the output."""
 
     def __init__(self, net: str, dim: int, longest: int) -> None:
         super().__init__()

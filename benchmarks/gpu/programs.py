@@ -67,7 +67,7 @@ class Program:
         return Columns(self.program.add_value(width), 0, width)
 
     def input(self, columns: Columns) -> None:
-        """Add the next input, which is read into `columns`."""
+        """Add the program's next input; the program reads the input into `columns`."""
         self.program.add_input(columns)
         self.input_widths.append(columns.width)
 

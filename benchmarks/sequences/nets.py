@@ -9,8 +9,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
 * An item's vector in histories is also its vector when the item is scored. Each item has a bias,
   which starts at the logarithm of the number of the item's events. With `half_life`, recent events
   count more.
-* Vectors start at random, or near the eigenvectors of the items' co-occurrences within five events
-  of a user (`co_occurrence`).
+* Vectors start at random. With `co_occurrence`, vectors start near the eigenvectors of the matrix
+  that counts pairs of items within five events of one user.
 * With `skip`, the last event also adds to the score directly, by a factorized Markov chain: through
   a separate matrix, which starts as the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older
@@ -175,7 +175,7 @@ class _Loss(nn.Cell):
 
 
 def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return two rising arrays of indices: events, and for each, a later event to predict from it.
+    """Return pairs (event, later event to predict from this event) as two ascending index arrays.
 
     Args:
         events: all events, ordered by user, then by time.
@@ -214,7 +214,7 @@ def batches(
     """Yield the batches of an epoch, as inputs of the loss.
 
     Args:
-        part: its `events` are the events to train on.
+        part: a part of the task; the field `events` contains the events to train on.
         together: True if events with the same time form one row.
         settings: `length`, `half_life` and `sampled`.
         rng: random generator for the windows, their order and the sampled items.
@@ -309,7 +309,7 @@ def _padded(values: np.ndarray, length: int, padding: Any = 0) -> np.ndarray:
 
 
 def _weights(time: np.ndarray, half_life: float | None) -> np.ndarray:
-    """Return a weight for each event, by the time from the event to the newest event."""
+    """Return a weight for each event; each `half_life` before the newest event halves the weight."""
     if half_life is None:
         return np.ones(len(time))
     return 0.5 ** ((time.max() - time) / (half_life * _DAY))

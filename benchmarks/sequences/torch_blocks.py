@@ -106,7 +106,7 @@ class TransformerBlock(nn.Module):
 
 
 class GatedBlock(nn.Module):
-    """A block of HSTU: attention without softmax, with biases by distance and by time."""
+    """A block of HSTU: attention without softmax; biases depend on distance and time."""
 
     def __init__(self, ours: Any) -> None:
         super().__init__()
