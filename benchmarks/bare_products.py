@@ -85,7 +85,7 @@ def random_matrix(rows: int, ld: int, precision: str) -> np.ndarray:
 
 
 def pieces(size: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield start and length of pieces of at most `most` elements."""
+    """Divide `size` elements into pieces of at most `most`; yield each piece's start and length."""
     for begin in range(0, size, most):
         yield begin, min(most, size - begin)
 
@@ -236,7 +236,7 @@ def fastest(layer: Layer, kind: str, threads: int) -> tuple[str, list[Task]]:
     """Return name and tasks of the structure with the least cost in processor time.
 
     The cost is the tasks' total time divided by `threads`, but at least the time of the longest
-    task. A structure with fewer tasks than threads therefore pays for idle threads, too.
+    task. If a structure has fewer tasks than threads, the cost includes idle threads.
     """
     best: tuple[float, str, list[Task]] | None = None
     for name, make in structures(layer, kind):

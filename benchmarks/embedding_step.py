@@ -353,8 +353,8 @@ def touch_memory(size: int) -> None:
     """Allocate, touch and free `size` bytes of memory.
 
     On a virtual machine, if the host has not assigned a page yet, the first access to the page
-    costs 20 times as much as an ordinary page fault. Without this function, the measured time of
-    the table's growth would include the first accesses to pages.
+    costs 20 times as much as an ordinary page fault. If the memory were not touched before, the
+    measured time of the table's growth would include the first accesses to pages.
     """
     np.ones(size, np.uint8)
 

@@ -100,7 +100,9 @@ class Data:
 
 
 def with_rows(net: nn.Cell, rows: int, stack: ExitStack) -> nn.Cell:
-    """Return a network whose tables have a row for every id; the stack closes the tables."""
+    """Add a row for every id to the network's tables; return the network. `stack` closes the
+    tables.
+    """
     for table in tables_of(net):
         stack.callback(table.close)
         table.insert_rows(bench_common.spread_keys(np.arange(rows)))

@@ -141,8 +141,8 @@ class Subject:
     def _fill(self, rows: int, name: str, exponent: float) -> None:
         """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
-        The more frequent a key is, the later is its row's last step. A key's count is the expected
-        count for the key's frequency.
+        Rows of more frequent keys have a later last step. A key's count is the expected count for
+        the key's frequency.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)

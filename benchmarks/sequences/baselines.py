@@ -72,7 +72,7 @@ def ranks_of(part: Part, scores: Scores) -> np.ndarray:
 def _pairs(
     values: np.ndarray, offsets: np.ndarray, begin: int, end: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of each value's list, and the values, for lists `begin` to `end` - 1."""
+    """For lists `begin` to `end` - 1, return each value's list (0 is `begin`), and the values."""
     number = np.diff(offsets[begin : end + 1])
     return np.repeat(np.arange(end - begin), number), values[offsets[begin] : offsets[end]]
 

@@ -47,7 +47,10 @@ class Pool(nn.Module):
     def forward(
         self, candidate: torch.Tensor, events: torch.Tensor, lengths: torch.Tensor
     ) -> list[torch.Tensor]:
-        """candidate [B, dim], events [B, L, dim], lengths [B] -> weighted sum, candidate * sum."""
+        """Return the events' weighted sum, and the candidate times this sum, both [B, dim].
+
+        The arguments are candidate [B, dim], events [B, L, dim] and lengths [B].
+        """
         mask = torch.arange(events.shape[1]) < lengths[:, None]
         c = candidate[:, None].expand_as(events)
         joined = torch.cat((c, events, c - events, c * events), -1)
