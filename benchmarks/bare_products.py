@@ -211,8 +211,7 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
         tasks: the tasks, started in this order.
         threads: number of threads, including the calling thread.
         spent: list with one element per task; `run_tasks` sets each element to the task's seconds.
-        clock: function that measures the seconds of a task: `time.perf_counter` or
-            `time.thread_time`.
+        clock: function that returns the time in seconds: `time.perf_counter` or `time.thread_time`.
     """
     numbers = itertools.count()  # its `next` is atomic under Python's lock
 

@@ -85,7 +85,9 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall over 610 users
 def chosen_settings(
     name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
-    """Return `known`, or else the best settings on the validation rows, and the NDCG@10."""
+    """Return settings, and their NDCG@10: `known`, or else the best settings on the validation
+    rows.
+    """
     if known is not None:
         progress.update(len(GRIDS[name]))
         return known["settings"], known["valid_ndcg"]

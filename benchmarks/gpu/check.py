@@ -105,7 +105,7 @@ def _same_bits(first: Found, second: Found) -> bool:
 def _cases(
     core: Core, devices: tuple[str, str], batches: Sequence[int], chosen: str
 ) -> Iterator[Case]:
-    """Make all programs for the reference device, then for the tested device; yield a Case each."""
+    """Make all programs for the reference device and for the tested device; yield the cases."""
     kinds = []
     for (name, build), precision in itertools.product(
         [*CASES.items(), *NETWORKS.items()], TOLERANCE

@@ -127,7 +127,7 @@ def tables_in_order(
 
 
 def moved_twin(twin: Any, seed: int) -> Any:
-    """Return a copy of a twin; the copy's weights are changed by about a millionth of their size."""
+    """Return a copy of a twin with weights changed by about a millionth of their size."""
     import torch
 
     moved = copy.deepcopy(twin)

@@ -11,8 +11,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
   count more.
 * Vectors start at random. With `co_occurrence`, vectors start near the eigenvectors of the matrix
   that counts pairs of items within five events of one user.
-* With `skip`, a factorized Markov chain adds the last event's own score for the next item. The
-  chain has a separate matrix, which starts as the unit matrix.
+* With `skip`, a factorized Markov chain from the last event to the next item also adds to the
+  score. The chain has a separate matrix, which starts as the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older
   targets may count less in the loss (`half_life`, in days).
 * The learning rate falls to 0 linearly.
