@@ -232,7 +232,7 @@ def main() -> None:
 
     rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
     # The graphs without a table: one with float32 rows and, if our table has a different type, one
-    # with rows of that type.
+    # with rows of our table's type.
     plains = {"plain": plain_run(args, rows_in, label)}
     if args.output_dtype != "float32":
         plains["plain_narrow"] = plain_run(args, ops.cast(rows_in, ms.bfloat16), label)
