@@ -8,9 +8,9 @@ same split of the rows. The baselines need scikit-learn. The output is a Markdow
 possible AUC is known, the table also shows each model's gain over logistic regression, as a share
 of the best possible gain. With `--twins`, a PyTorch twin of each model is trained with one seed.
 The twin has the model's initial weights, batches and learning rates. The table shows the twin's
-AUC. If the best possible AUC is known, the table also shows the model's gain over logistic
-regression, divided by the twin's gain. `--known` reads the baselines' results from an earlier
-result file, and fits no baselines.
+AUC. If the best possible AUC is known, the table also shows the ratio of the model's gain to the
+twin's gain, where a gain is the AUC minus the AUC of logistic regression. `--known` reads the
+baselines' results from an earlier result file, and fits no baselines.
 """
 
 from __future__ import annotations

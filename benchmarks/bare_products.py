@@ -85,7 +85,7 @@ def random_matrix(rows: int, ld: int, precision: str) -> np.ndarray:
 
 
 def pieces(size: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield start and length of pieces of at most `most` elements."""
+    """Divide `size` elements into pieces of at most `most`; yield each piece's start and length."""
     for begin in range(0, size, most):
         yield begin, min(most, size - begin)
 
@@ -210,8 +210,8 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
     Args:
         tasks: the tasks, started in this order.
         threads: number of threads, including the calling thread.
-        spent: list with one element per task, which `run_tasks` sets to the task's seconds.
-        clock: clock for `spent`: `time.perf_counter`, or `time.thread_time`.
+        spent: list with one element per task; `run_tasks` sets each element to the task's seconds.
+        clock: function that returns the time in seconds: `time.perf_counter` or `time.thread_time`.
     """
     numbers = itertools.count()  # its `next` is atomic under Python's lock
 
@@ -235,7 +235,7 @@ def fastest(layer: Layer, kind: str, threads: int) -> tuple[str, list[Task]]:
     """Return name and tasks of the structure with the least cost in processor time.
 
     The cost is the tasks' total time divided by `threads`, but at least the time of the longest
-    task. A structure with fewer tasks than threads therefore pays for idle threads, too.
+    task. If a structure has fewer tasks than threads, the cost includes idle threads.
     """
     best: tuple[float, str, list[Task]] | None = None
     for name, make in structures(layer, kind):

@@ -128,9 +128,9 @@ def alternate(
         warmup: rounds before the counted rounds.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
-        mixed: if True, each round calls the runs in a new random order. In a random order, a run
-            follows different runs in different rounds, so the state of caches and allocators at its
-            start varies. Default: False; each round calls the runs in the order of `runs`.
+        mixed: if True, each round calls the runs in a new random order. In a fixed order, each run
+            would always start with the caches and allocators that the same previous run left.
+            Default: False; each round calls the runs in the order of `runs`.
 
     Returns:
         For each name, the seconds of its runs: float64 `[rounds]`.

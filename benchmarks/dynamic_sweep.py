@@ -59,9 +59,9 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     shape = (args.batch, args.fields)
     subject = Subject(f"dynamic_sweep.{name}", args.fields, args.dim, eviction=rules)
     rows = args.sweep_rows
-    # Rows of age `age` become due for eviction just after the first `BEFORE` steps, or, with the
-    # trigger "callback", when the eviction is triggered. Rows that the first `BEFORE` steps look up
-    # do not become due for eviction.
+    # Rows of age `age` become due for eviction just after the first `BEFORE` steps. With the
+    # trigger "callback", the rows become due when the eviction is triggered. Rows that the first
+    # `BEFORE` steps look up do not become due for eviction.
     age = IDLE - BEFORE - (rules.trigger == "step")
     subject.fill(rows, (age, age), 0, args.seed)
     if recorded:
@@ -94,7 +94,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     asked = time.perf_counter() - start
     during = SWEEP_STEPS + 8
     if name == "capacity_lowered":
-        # A step evicts at most 16,384 rows, plus twice the number of rows that it inserted.
+        # A step evicts at most 16,384 rows plus twice the number of rows that the step inserted.
         during = int(rows * 0.95 / (16384 + 2 * stream.fresh)) + 8
     for i in tqdm(range(during), desc=f"{name}: sweep", leave=False, disable=None):
         step(now + i)

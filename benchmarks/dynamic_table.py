@@ -68,8 +68,8 @@ class Subject:
 
         Args:
             rows: number of rows.
-            idle: minimum and maximum of the steps (and seconds) since a row was last looked up; the
-                rows are spread evenly over this range.
+            idle: range of the rows' idle times, in steps (and seconds); the idle times are spread
+                evenly over this range.
             spare: number of rows that were in use and are now free, as after an eviction. New keys
                 reuse the memory of the spare rows, so that no measured step waits for fresh memory
                 from the system.

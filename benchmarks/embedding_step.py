@@ -2,19 +2,19 @@
 """The cost of one training step of one embedding table, inside the MindSpore graph.
 
 One step looks up batch x fields ids, computes the rows' gradients, sums the gradients by key, and
-runs one LazyAdam update. The table's cost is the time of the step minus the time of the same graph
-if the rows are an input tensor. For comparison, the benchmark also measures vanilla MindSpore
-(`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
-and the machine's lower bound (the memory accesses alone). If `--value-dtype` or `--state-dtype` is
-not float32, steps of our table alternate with steps of a float32 table. The script prints the
-ratios of the table's times to the float32 table's times. With `--output-dtype bfloat16`, the graph
-reads our table's rows as bfloat16, and the float32 table's rows as float32. With bfloat16 output,
-all graphs end in a fused layer, even graphs without a table. The fused layer reads float32 and
-bfloat16, whereas MindSpore's own CPU kernels do not read bfloat16. With bfloat16 output, the script
-does not measure MindSpore's own lookup. With bfloat16 output, the script also prints the ratios of
-the times of whole steps. Each round runs the steps in a new random order, because a step's time
-depends on the caches and allocators that the previous step left. Only the rounds with MindSpore's
-own lookup have a fixed order.
+runs one LazyAdam update. The table's cost is the step's time minus the time of the same graph with
+an input tensor in place of the table's rows. For comparison, the benchmark also measures vanilla
+MindSpore (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target,
+static ids), and the machine's lower bound (the memory accesses alone). If `--value-dtype` or
+`--state-dtype` is not float32, steps of our table alternate with steps of a float32 table. The
+script prints the ratios of the table's times to the float32 table's times. With `--output-dtype
+bfloat16`, the graph reads our table's rows as bfloat16, and the float32 table's rows as float32.
+With bfloat16 output, all graphs end in a fused layer, even graphs without a table. The fused layer
+reads float32 and bfloat16, whereas MindSpore's own CPU kernels do not read bfloat16. With bfloat16
+output, the script does not measure MindSpore's own lookup. With bfloat16 output, the script also
+prints the ratios of our table's step times to the float32 table's step times. Each round runs the
+steps in a new random order, because a step's time depends on the caches and allocators that the
+previous step left. Only the rounds with MindSpore's own lookup have a fixed order.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def main() -> None:
 
     rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
     # The graphs without a table: one with float32 rows and, if our table has a different type, one
-    # with rows of that type.
+    # with rows of our table's type.
     plains = {"plain": plain_run(args, rows_in, label)}
     if args.output_dtype != "float32":
         plains["plain_narrow"] = plain_run(args, ops.cast(rows_in, ms.bfloat16), label)
@@ -353,8 +353,8 @@ def touch_memory(size: int) -> None:
     """Allocate, touch and free `size` bytes of memory.
 
     On a virtual machine, if the host has not assigned a page yet, the first access to the page
-    costs 20 times as much as an ordinary page fault. Without this function, the measured time of
-    the table's growth would include the first accesses to pages.
+    costs 20 times as much as an ordinary page fault. If the memory were not touched before, the
+    measured time of the table's growth would include the first accesses to pages.
     """
     np.ones(size, np.uint8)
 

@@ -47,7 +47,7 @@ class WeightedSum(nn.Cell):
         self.weight = weight
 
     def construct(self, ids: Tensor) -> Tensor:
-        """ids [B, tables] -> one number."""
+        """Return the weighted sum of the embeddings of all ids `[B, tables]`."""
         return (self.embedding(ids) * self.weight).sum()
 
 

@@ -29,14 +29,14 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def alone(cores: Sequence[int]) -> tuple[list[str], dict[str, str]]:
-    """Return the first words of a command that pins a process to cores, and its environment."""
+    """Return the beginning of a command that pins a process, and the environment variables."""
     threads = {"OMP_NUM_THREADS": str(len(cores)), "MINDSPORE_REC_NUM_THREADS": str(len(cores))}
     where = ["taskset", "-c", ",".join(str(core) for core in cores)]
     return [*where, sys.executable], {"MINDSPORE_REC_LAUNCHER": "none", **threads}
 
 
 def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
-    """Return the first words of a command that launches workers, and its environment."""
+    """Return the beginning of a command that launches workers, and the environment variables."""
     options = ["-n", str(workers), "--threads-per-worker", str(threads)]
     return [sys.executable, "-m", "mindspore_rec.launch", *options], {}
 

@@ -67,7 +67,7 @@ class Data:
     Args:
         name: name of the model.
         rows: number of ids in the table.
-        ranks: int64 [K, B, F], ids below `rows`.
+        ranks: int64 [K, B, F], K batches of ids from 0 to `rows` - 1.
         numbers: float32 [B, N].
         label: float32 [B, T].
     """
@@ -100,7 +100,9 @@ class Data:
 
 
 def with_rows(net: nn.Cell, rows: int, stack: ExitStack) -> nn.Cell:
-    """Return a network whose tables have a row for every id; the stack closes the tables."""
+    """Add a row for every id to the network's tables; return the network. `stack` closes the
+    tables.
+    """
     for table in tables_of(net):
         stack.callback(table.close)
         table.insert_rows(bench_common.spread_keys(np.arange(rows)))

@@ -41,8 +41,8 @@ DENSE = 13
 HIDDEN = [1024, 512, 256]
 CHUNK = 500_000  # rows filled at a time
 CLOCK = 1000  # the filled rows' last steps are spread over this number of steps
-# Number of steps at the start of a block that are not counted. In the uncounted steps, the key
-# columns are not known yet, so there is no prefetch.
+# Number of uncounted steps at the start of a block. In the uncounted steps, the key columns are not
+# known yet, so there is no prefetch.
 SKIPPED = 3
 MODES = ("prefetch", "no_prefetch")
 # In stats(), a counter of a tier is named by the tier and one of these suffixes.
@@ -116,7 +116,7 @@ class Subject:
         name: name of the table.
         options: parsed options of the command line.
         exponent: exponent of the ids' Zipf distribution.
-        cache: the table's tiers, None for memory alone.
+        cache: configuration of the table's tiers, or None for a table in memory alone.
         dtype: type of values and of Adam's moments. Default: 'float32'.
     """
 
@@ -141,8 +141,8 @@ class Subject:
     def _fill(self, rows: int, name: str, exponent: float) -> None:
         """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
-        The more frequent a key is, the later is its row's last step. A key's count is the expected
-        count for the key's frequency.
+        If a key is more frequent, the last step of the key's row is later. A key's count is the
+        expected count for the key's frequency.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
@@ -329,8 +329,8 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # If the table is small, the setup's share of the rows may be less than the prefetched batches
-    # need.
+    # If the table is small, the setup's share of the rows may be too small for the prefetched
+    # batches.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(

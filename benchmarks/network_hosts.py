@@ -17,8 +17,8 @@ from pathlib import Path
 
 __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 
-# Share of the data among the bytes that `tc` counts. A frame has 1,514 bytes: 14 of Ethernet, 52 of
-# IP and TCP with timestamps, and 1,448 of data.
+# Share of TCP data in the bytes that the Linux tool `tc` counts. A frame has 1,514 bytes: 14 of
+# Ethernet, 52 of IP and TCP with timestamps, and 1,448 of data.
 WIRE_SHARE = 1448 / 1514
 _NET = "10.213.7"
 # `_BURST` is the number of bytes that a host may send after a pause without the speed limit. TCP
@@ -109,7 +109,7 @@ class Hosts:
             )
 
     def launched(self) -> tuple[list[str], dict[str, str]]:
-        """Return the first words of a command that runs on both hosts, and its environment."""
+        """Return the start of a command that runs on both hosts, and the environment variables."""
         name = self.names[0]
         inside = [
             *("ip", "netns", "exec", name, "taskset", "-c", str(self._cores[0])),

@@ -19,11 +19,11 @@ interval of this difference from a bootstrap over users. The best baseline has t
 on the validation rows.
 
 `--nets` also trains networks (`sequences/nets.py`), with settings that are also chosen on the
-validation rows. The output has two rows per network. A network's first row shows the network alone.
-The second row shows the network combined with the best baseline that counts co-occurrences: an
-item's score is the network's score plus a weighted logarithm of the baseline's score. The
-logarithm's weight is chosen by NDCG@10 on the validation rows. The figures are means over the
-seeds, and the interval applies to the difference between means.
+validation rows. The output has two rows per network. The first row of a network shows the network
+without a baseline. The second row shows the network combined with the best baseline that counts
+co-occurrences: an item's score is the network's score plus a weighted logarithm of the baseline's
+score. The logarithm's weight is chosen by NDCG@10 on the validation rows. The figures are means
+over the seeds, and the interval applies to the difference between means.
 
 With `--settings FILE`, the benchmark takes the settings of the baselines from an earlier result and
 does not search for settings.
@@ -63,8 +63,8 @@ DAY = 86_400
 
 RECENT = {"last": 10, "decay": 0.7}
 CHAIN = {"skip": 0.7, "norm": 1.0, **RECENT}
-# Recall@10 and NDCG@10 that another program measured. The other program ordered the lines of an
-# invoice by stock code.
+# Recall@10 and NDCG@10 that another program measured, with the lines of an invoice ordered by stock
+# code.
 MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
     "online-retail": {
         "popularity": ({"days": None}, 0.066, 0.037),
@@ -85,7 +85,9 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall over 610 users
 def chosen_settings(
     name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
-    """Return the best settings on the validation rows, or `known`, and the settings' NDCG@10."""
+    """Return settings, and their NDCG@10: `known`, or else the best settings on the validation
+    rows.
+    """
     if known is not None:
         progress.update(len(GRIDS[name]))
         return known["settings"], known["valid_ndcg"]

@@ -54,7 +54,7 @@ class Peer:
         script: the worker's file in `peers`. Default: the file of `name` in `WORKERS`.
 
     Attributes:
-        about: versions, and the framework's optimizations.
+        about: package versions and details of the step, reported by the worker.
 
     Raises:
         RuntimeError: the worker ended before it was ready; the message has the worker's last

@@ -2,8 +2,8 @@
 """NVIDIA Triton Inference Server as a peer of our server: the same rows, network and requests.
 
 Triton's binaries come from the package `nvidia-pytriton`, which has only Triton's Python backend.
-In this backend, `peers/triton_model.py` looks the rows up and runs the dense part with ONNX
-Runtime.
+In Triton's Python backend, `peers/triton_model.py` looks the rows up and runs the dense part with
+ONNX Runtime.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def checked(table: QuantizedRows, ids: np.ndarray, offsets: np.ndarray) -> None:
 def lookup(
     table: QuantizedRows, batches: np.ndarray, offsets: np.ndarray, threads: int
 ) -> Callable[[int], float]:
-    """Return a function for `alternate` that looks up batches of ids in turn."""
+    """Return a function for `alternate`; each call looks up and pools one batch of ids."""
 
     def run(i: int) -> Any:
         return table.pool(batches[i % len(batches)], offsets)

@@ -84,7 +84,7 @@ def server_cpu(client: redis.Redis) -> float:
 
 
 class Data(NamedTuple):
-    """Rows that do not compress, their keys, and batches of distinct row indices."""
+    """Incompressible rows, the rows' keys, and batches of distinct row indices."""
 
     keys: np.ndarray
     rows: np.ndarray

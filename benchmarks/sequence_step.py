@@ -92,7 +92,7 @@ class OutputGradient(nn.Cell):
 
 
 class Network(nn.Cell):
-    """A cell over histories, whose backward pass starts from a random gradient of the output."""
+    """A cell over histories. The backward pass starts from a random gradient of the output."""
 
     def __init__(self, net: str, dim: int, longest: int) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class Step(nn.Cell):
 
 
 def our_run(net: str, data: Data) -> Callable[[int], float]:
-    """Return a function of the step's number that runs our step and returns its seconds."""
+    """Return a function that takes a step's number, runs our step and returns the seconds."""
     batches = [data.batch(k) for k in range(len(data.offsets))]
     if net == "din":  # an output for each history
         batches = [(*each[:4], Tensor(data.of_output[: data.lists])) for each in batches]

@@ -4,13 +4,13 @@
     PYTHONPATH=. python benchmarks/serving_start.py --keys 10000000 --directory /data --json F
 
 A training writes one full checkpoint, which includes the optimizer's states. Each round drops the
-files from the page cache and reads them from one end to the other. After dropping the files from
-the page cache again, each round starts a server, which must read the files from the disk. The round
-then starts the server a second time, while the files are still in the page cache. Finally, the
-round starts a server with 1,000 rows, which shows the time for the processes alone. `by_reading` is
-a quotient. The numerator of `by_reading` is the time to start from the disk, minus the time to
-start the small server. The denominator of `by_reading` is the reading time. A `by_reading` of 1
-means that the start is as fast as reading the files.
+files from the page cache and reads them from one end to the other. The round drops the files from
+the page cache again, and starts a server, which must read the files from the disk. The round then
+starts the server a second time, while the files are still in the page cache. Finally, the round
+starts a server with 1,000 rows, which shows the time for the processes alone. `by_reading` is a
+quotient. The numerator of `by_reading` is the time to start from the disk, minus the time to start
+the small server. The denominator of `by_reading` is the reading time. A `by_reading` of 1 means
+that the start is as fast as reading the files.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def _same_bits(first: Found, second: Found) -> bool:
 def _cases(
     core: Core, devices: tuple[str, str], batches: Sequence[int], chosen: str
 ) -> Iterator[Case]:
-    """Make all programs for the reference device, then for the tested device; yield the cases."""
+    """Make all programs for the reference device and for the tested device; yield the cases."""
     kinds = []
     for (name, build), precision in itertools.product(
         [*CASES.items(), *NETWORKS.items()], TOLERANCE
@@ -126,8 +126,8 @@ def _cases(
         if name in NETWORKS:
             sizes = sorted({min(size, _ROWS_OF_NETWORKS) for size in batches})
         elif "norm" in name and "relu" in name:
-            # The sums that a normalization computes are not exact. With many rows, some of these
-            # sums are so near 0 that rounding decides their signs.
+            # The sums that a normalization computes are not exact. With many rows, some sums of a
+            # normalization are so near 0 that rounding decides their signs.
             sizes = [size for size in batches if size <= _ROWS_OF_NETWORKS]
         yield Case(title, precision, both, "relu" in name, sizes)
 

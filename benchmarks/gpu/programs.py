@@ -63,11 +63,11 @@ class Program:
     # ---- values
 
     def value(self, width: int) -> Columns:
-        """Add a value of `width` columns, which a layer can write; return the columns."""
+        """Add a value of `width` columns for a layer's output; return the columns."""
         return Columns(self.program.add_value(width), 0, width)
 
     def input(self, columns: Columns) -> None:
-        """Add the next input, which is read into `columns`."""
+        """Add the program's next input; the program reads the input into `columns`."""
         self.program.add_input(columns)
         self.input_widths.append(columns.width)
 
@@ -151,7 +151,7 @@ class Program:
         """Add a batch normalization, and return its output."""
         y = self.value(x.width) if output is None else output
         # With a shift of 0, rounding would decide the sign of a number that equals its column's
-        # mean, and therefore the slope of the activation.
+        # mean. The sign decides the slope of the activation.
         learned = (self.vector(x.width, 1.0), self.vector(x.width, 0.1))
         moving = (
             self.extra(self.rng.normal(0, 0.1, x.width).astype(np.float32)),

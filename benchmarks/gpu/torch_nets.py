@@ -178,9 +178,9 @@ def median_seconds(
 def figures(shape: Shape, precision: str, batch: int, options: Any) -> list[dict[str, Any]]:
     """Return a network's samples/s in each mode.
 
-    Eager steps are measured with sparse and with dense gradients of the tables. With the faster
-    kind of gradients, eager steps with pinned batches are measured. If `batch` is in
-    `options.compiled_batch`, compiled steps are measured, too.
+    Eager steps are measured with sparse and with dense gradients of the tables. Eager steps with
+    pinned batches are measured only with the faster kind of gradients (sparse or dense). If `batch`
+    is in `options.compiled_batch`, compiled steps are measured, too.
     """
     batches = Batches.draw(shape, batch, options.rows, options.zipf, options.seed)
     results: list[dict[str, Any]] = []

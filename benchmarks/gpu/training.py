@@ -25,7 +25,7 @@ _ADAM_CONSTANTS = (0.9, 0.999, 1e-8, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def flop(shape: Shape, batch: int) -> float:
-    """Return the number of floating-point operations in a step's linear layers, both passes."""
+    """Return a step's floating-point operations in linear layers, in forward and backward pass."""
     return 6.0 * batch * sum(width * units for width, units in products(shape))
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// These functions do only the memory accesses of an embedding step. The time of these memory
-// accesses is the machine's lower bound for the step. The benchmark compiles this file with the
+// These functions do only the memory accesses of an embedding step. The time of the memory accesses
+// is the machine's lower bound for an embedding step. The benchmark compiles this file with the
 // machine's own instruction set.
 //
 //   gather   read the value of each distinct row at a known random address, write it out once a lookup

@@ -44,7 +44,7 @@ class Training:
         self.compiled = tf.function(self.train)
 
     def embedding(self, name: str, dim: int) -> Any:
-        """Return a lookup with a table that contains all rows."""
+        """Return a lookup in a table that already contains all rows."""
         rng = np.random.default_rng(0)
         first = tf.keras.initializers.RandomNormal(stddev=0.01)
         layer = de.keras.layers.Embedding(

@@ -36,7 +36,7 @@ class Work:
         longest: greatest length of a history, which sets the number of HSTU's biases and SASRec's
             positions.
         threads: number of computing threads.
-        compiles: True if compiled forms are tried, too.
+        compiles: True if forms compiled by `torch.compile` are tried in addition to eager forms.
         offsets: int64 [K, B + 1], the offsets of each of the K batches.
         values: float32 [N, dim], where N is the size of the largest batch; a batch of n values uses
             the first n rows.

@@ -72,7 +72,9 @@ def ranks_of(part: Part, scores: Scores) -> np.ndarray:
 def _pairs(
     values: np.ndarray, offsets: np.ndarray, begin: int, end: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of each value's list, and the values, for lists `begin` to `end` - 1."""
+    """Return the values of lists `begin` to `end` - 1, after each value's list number (`begin` is
+    0).
+    """
     number = np.diff(offsets[begin : end + 1])
     return np.repeat(np.arange(end - begin), number), values[offsets[begin] : offsets[end]]
 
@@ -89,7 +91,7 @@ def histories(part: Part, last: int | None = None, decay: float = 1.0) -> sparse
 
     Args:
         part: the rows.
-        last: number of the newest items of a history that count. Default: None, which means all
+        last: number of newest items that count in each history. Default: None, which means all
             items.
         decay: weight of an item, divided by the weight of the next newer item. Default: 1.
     """

@@ -41,8 +41,8 @@ def difference(
         seed: seed of the bootstrap.
 
     Returns:
-        `difference`, NDCG@10 of `ranks` minus NDCG@10 of `others`, and `low` and `high`, the ends
-        of the difference's 95 % interval.
+        A dict: `difference` is NDCG@10 of `ranks` minus NDCG@10 of `others`; `low` and `high` are
+        the ends of the difference's 95 % interval.
     """
     values, other_values = (
         np.mean(

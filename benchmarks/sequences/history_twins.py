@@ -127,7 +127,7 @@ def tables_in_order(
 
 
 def moved_twin(twin: Any, seed: int) -> Any:
-    """Return a copy of a twin whose weights have moved by about a millionth of themselves."""
+    """Return a copy of a twin with weights changed by about a millionth of their size."""
     import torch
 
     moved = copy.deepcopy(twin)

@@ -9,10 +9,10 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
 * An item's vector in histories is also its vector when the item is scored. Each item has a bias,
   which starts at the logarithm of the number of the item's events. With `half_life`, recent events
   count more.
-* Vectors start at random, or near the eigenvectors of the items' co-occurrences within five events
-  of a user (`co_occurrence`).
-* With `skip`, the last event also adds to the score directly, by a factorized Markov chain: through
-  a separate matrix, which starts as the unit matrix.
+* Vectors start at random. With `co_occurrence`, vectors start near the eigenvectors of the matrix
+  that counts pairs of items within five events of one user.
+* With `skip`, a factorized Markov chain from the last event to the next item also adds to the
+  score. The chain has a separate matrix, which starts as the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older
   targets may count less in the loss (`half_life`, in days).
 * The learning rate falls to 0 linearly.
@@ -53,7 +53,7 @@ class NextItemNet(nn.Cell):
         kind: 'SASRec' or 'HSTU'.
         vectors: initial vectors of the items, ``[items, dim]``.
         first_bias: initial biases of the items, ``[items]``.
-        settings: `dim`, `heads`, `blocks`, `length`, `dropout` and `skip`.
+        settings: mapping with the keys `dim`, `heads`, `blocks`, `length`, `dropout` and `skip`.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class _Loss(nn.Cell):
 
     With the items of the batch, the loss estimates the softmax's sum over all items: a weighted sum
     of the exponentials of the batch's items. The weight of an item is the inverse of the
-    probability that a batch contains the item; only the target of a state has the weight 1.
+    probability that a batch contains the item; a state's own target always has the weight 1.
 
     Inputs:
         - **values** (Tensor): events ``[N]``.
@@ -175,7 +175,7 @@ class _Loss(nn.Cell):
 
 
 def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return two rising arrays of indices: events, and for each, a later event to predict from it.
+    """Return pairs (event, later event to predict from this event) as two ascending index arrays.
 
     Args:
         events: all events, ordered by user, then by time.
@@ -214,9 +214,9 @@ def batches(
     """Yield the batches of an epoch, as inputs of the loss.
 
     Args:
-        part: its `events` are the events to train on.
+        part: a part of the task; the field `events` contains the events to train on.
         together: True if events with the same time form one row.
-        settings: `length`, `half_life` and `sampled`.
+        settings: mapping with the keys `length`, `half_life` and `sampled`.
         rng: random generator for the windows, their order and the sampled items.
 
     Raises:
@@ -234,7 +234,7 @@ def batches(
 def _sample(
     part: Part, batch: tuple[np.ndarray, ...], number: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Draw items beside a batch's targets; return the loss's inputs `some`, `rarity` and `own`."""
+    """Sample items besides a batch's targets; return the loss's `some`, `rarity` and `own`."""
     target, weight = batch[4], batch[5]
     targets = np.unique(target)
     others = np.setdiff1d(np.arange(part.items), targets, assume_unique=True)
@@ -309,7 +309,7 @@ def _padded(values: np.ndarray, length: int, padding: Any = 0) -> np.ndarray:
 
 
 def _weights(time: np.ndarray, half_life: float | None) -> np.ndarray:
-    """Return a weight for each event, by the time from the event to the newest event."""
+    """Return a weight per event; each `half_life` before the newest event halves the weight."""
     if half_life is None:
         return np.ones(len(time))
     return 0.5 ** ((time.max() - time) / (half_life * _DAY))

@@ -116,8 +116,8 @@ def part_of(
 
     Args:
         events: all events.
-        begin: time at which the rows begin.
-        end: time at which the rows end.
+        begin: earliest time that a row may have.
+        end: end of the rows' period; the time of each row is less than `end`.
         together: True if events with the same time form one row.
         most_rows: maximum number of rows; if there are more rows, `most_rows` rows are drawn at
             random.

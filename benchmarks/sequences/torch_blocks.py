@@ -47,7 +47,10 @@ class Pool(nn.Module):
     def forward(
         self, candidate: torch.Tensor, events: torch.Tensor, lengths: torch.Tensor
     ) -> list[torch.Tensor]:
-        """candidate [B, dim], events [B, L, dim], lengths [B] -> weighted sum, candidate * sum."""
+        """Return the events' weighted sum, and the candidate times this sum, both [B, dim].
+
+        The arguments are candidate [B, dim], events [B, L, dim] and lengths [B].
+        """
         mask = torch.arange(events.shape[1]) < lengths[:, None]
         c = candidate[:, None].expand_as(events)
         joined = torch.cat((c, events, c - events, c * events), -1)
@@ -106,7 +109,7 @@ class TransformerBlock(nn.Module):
 
 
 class GatedBlock(nn.Module):
-    """A block of HSTU: attention without softmax, with biases by distance and by time."""
+    """A block of HSTU: attention without softmax; biases depend on distance and time."""
 
     def __init__(self, ours: Any) -> None:
         super().__init__()
