@@ -176,7 +176,7 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
 
 
 def old_attribute(old: str, new: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Return a class decorator that keeps the old name of a renamed attribute.
+    """Return a class decorator, so that the old name of a renamed attribute still works.
 
     Args:
         old: old name of the attribute.

@@ -42,7 +42,7 @@ class Reading(NamedTuple):
 
     Args:
         order: order in which a pass reads rows.
-        fetch: function that returns the stored bytes or rows of a part, for `decode`.
+        fetch: function that returns the stored bytes or rows of a part. `decode` gets the result.
         decode: function that returns the rows of a part, given the part's number and the result of
             `fetch`.
         in_order: function that returns True for a part that must be fetched in the order of the
@@ -60,7 +60,7 @@ class Reading(NamedTuple):
 
 
 def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -> Iterator[Slab]:
-    """Yield the rows of the items from item `first` on, without the first `skip` rows of `first`.
+    """Yield the rows of `items[first:]`, without the first `skip` rows of `items[first]`.
 
     Threads read the rows of the next two windows ahead. Further windows are read ahead until the
     waiting windows contain more parts than there are threads, or contain two million rows.

@@ -147,8 +147,8 @@ class Selection:
         names = [] if self.sample is None else self.labels
         if self.where is not None:
             # An expression does not list its columns, so search for column names in the
-            # expression's text. If a column's name is in the expression's text by chance, the
-            # column is read unnecessarily.
+            # expression's text. If the expression's text contains a column's name only by chance,
+            # the column is read unnecessarily.
             text = str(self.where)
             names += [each for each in self.data.schema.names if each in text]
         return names

@@ -31,7 +31,7 @@ _MASK = (1 << 64) - 1
 
 
 def to_text(digest: int) -> str:
-    """Return a digest as 16 hexadecimal digits, the form in manifests and JSON.
+    """Convert a digest to 16 hexadecimal digits. Manifests and JSON contain digests in this form.
 
     Example:
         >>> to_text(2**64 + 17)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy functions that compute metrics of whole arrays, also used by the metric classes.
+"""NumPy functions that compute metrics from arrays; the metric classes use these functions too.
 
 The order of arguments is ``(label, prediction)``, as in scikit-learn. A MindSpore metric's
 ``update`` takes ``(prediction, label)``, the order of ``mindspore.Model``. All arrays are ``[B]``
@@ -195,9 +195,8 @@ def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 
     Only the order of a positive and a negative in the same bin is unknown, and each such pair adds
     an error of at most one half. The bound ``0.5 * sum_b(P_b * N_b) / (P * N)`` is half the share
-    of pairs within one bin. The bound holds for any scores. The error equals the bound if every
-    positive of a bin is above every negative of the bin, or if every positive is below every
-    negative.
+    of pairs within one bin. The bound holds for any scores. The error equals the bound if the
+    positives are above the negatives in every bin, or below the negatives in every bin.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))

@@ -392,7 +392,7 @@ def hits_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
 
 
 def ndcg_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
-    """Return the gain of each row; :func:`ndcg` is its mean."""
+    """Return the gain of each row; :func:`ndcg` is the mean of the gains."""
     gains = np.where(_within(places, k), 1.0 / np.log2(places.place + 1.0), 0.0)
     most = int(places.number.max(initial=0))
     best = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(2.0, most + 2.0)))])

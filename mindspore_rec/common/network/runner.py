@@ -21,7 +21,7 @@ Outputs = list[np.ndarray]
 
 
 class Lock(Protocol):
-    """Lock of a network: shared by answers, exclusive for changes of the network."""
+    """Read-write lock of a network: shared by answers, exclusive for a change of the network."""
 
     def reading(self) -> AbstractContextManager[None]:
         """Hold the lock while an answer reads the network, so that the network does not change."""

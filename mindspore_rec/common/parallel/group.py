@@ -158,8 +158,8 @@ class WorkerGroup:
     def begin_step(self, step: int, samples: Sequence[int], summed: bool = False) -> None:
         """Begin a step, and set the number of samples of each worker.
 
-        The numbers of samples weight the gradients until the next call of `begin_step`. A worker
-        without samples takes part in the exchanges, but sends no keys.
+        Until the next call of `begin_step`, the gradients are weighted by the numbers of samples. A
+        worker without samples takes part in the exchanges, but sends no keys.
 
         Args:
             step: the step number.

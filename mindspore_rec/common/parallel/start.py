@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start MPI in a worker, after checks of MPI's libraries and of the system's limits."""
+"""Check MPI's libraries and the system's limits, and start MPI in a worker."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class CountAdmission:
         _limit("max_candidates", self.max_candidates, 16)
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `_native.Table`."""
+        """Return this policy's keyword arguments for `_native.Table`."""
         return {
             "admission_kind": self.kind,
             "admission_threshold": self.threshold,
@@ -127,7 +127,7 @@ class SketchAdmission:
         object.__setattr__(self, "max_threshold", highest)
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `_native.Table`."""
+        """Return this policy's keyword arguments for `_native.Table`."""
         highest = self.max_threshold or 1
         return {
             "admission_kind": self.kind,
@@ -171,7 +171,7 @@ class ProbabilityAdmission:
             raise ValueError(f"probability must be in (0, 1], got {self.probability}")
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `_native.Table`."""
+        """Return this policy's keyword arguments for `_native.Table`."""
         return {"admission_kind": self.kind, "probability": float(self.probability)}
 
 

@@ -2,8 +2,8 @@
 """Rows of int8 and int4: each row has a float16 scale, a float16 offset, and codes of 8 or 4 bits.
 
 The value of a number is `offset + scale * code`. This module is the NumPy reference for the native
-tables of a predictor (csrc/readers/). The results of the module and of the native tables are
-identical, bit for bit.
+tables of a predictor (csrc/readers/). The results of this module and of the native tables are
+bitwise identical.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST = np.float16(2**-24)  # above 0
 
 
 def rows_of_bits(bits: int) -> str:
-    """Return the type of rows with codes of `bits` bits; 'float32' unless `bits` is 8 or 4.
+    """Return 'int8' for 8 bits per number, 'int4' for 4 bits, and 'float32' for any other `bits`.
 
     Example:
         >>> rows_of_bits(4), rows_of_bits(32)

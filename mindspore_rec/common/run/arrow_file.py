@@ -83,7 +83,7 @@ def _has_nulls(column: pa.Array) -> bool:
 
 
 def _lengths(path: Path, file: pa.NativeFile) -> list[int]:
-    """Return the number of rows of each batch, from the headers that Arrow uses."""
+    """Read the number of rows of each record batch from the headers that Arrow uses."""
     size = file.size()
     tail = _part(file, size - 10, 10, size)
     if tail[4:] != _MAGIC:

@@ -79,7 +79,7 @@ def table_digest_at(
 def row_digests_at(
     chain: Sequence[Entry], name: str, numbers: str, wanted: Sequence[int], parts: int
 ) -> dict[int, int]:
-    """Return a dict from key to the digest of the key's row, for the rows in some parts of a table.
+    """Return a dict from key to the digest of the key's row, for the rows in the parts `wanted`.
 
     Args:
         chain, name, numbers, parts: as for `table_digest_at`.

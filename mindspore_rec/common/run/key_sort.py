@@ -48,7 +48,7 @@ class KeySort:
         self._held: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
-        """Add an array of rows, which the caller may change afterwards.
+        """Add the rows of an array. The caller may change the array afterwards.
 
         Raises:
             OSError: a file cannot be written.

@@ -33,7 +33,8 @@ def load_tables(
     """Set rows, clocks and counters of tables to the state of a chain.
 
     Args:
-        tables: tables by name, which `check_tables` and `check_whole_rows` have accepted.
+        tables: dict from name to table. The tables must have passed `check_tables` and
+            `check_whole_rows`.
         chain: as for `load_chain`.
         shares: as for `load_chain`.
     """

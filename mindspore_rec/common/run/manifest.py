@@ -110,7 +110,7 @@ def remove_beside(directory: Path) -> None:
 
 
 def put_in_place(beside: Path, target: Path) -> None:
-    """Rename a synced directory, and sync the new name.
+    """Rename a directory, and sync its parent, so that the new name survives a power loss.
 
     Raises:
         OSError: the new name could not be synced, and the directory was renamed back. If writing a
@@ -238,7 +238,7 @@ def check_files(
 
 
 def _size(path: Path) -> int:
-    """Return the size of a file in bytes, and refuse links, which may lead out of the directory."""
+    """Return the size of a file in bytes. Refuse a link, which may point out of the directory."""
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode):
         what = "a link" if stat.S_ISLNK(status.st_mode) else "no file"

@@ -37,7 +37,7 @@ _MOST_DIM = 1 << 20
 _MOST_ROWS = 1 << 48
 _MOST_INT = (1 << 63) - 1
 _MOST_TIME = (1 << 32) - 1
-# Legal types of the values and states of rows in files. If a manifest has no `value_dtype` or
+# Legal types of a row's values and optimizer state in files. If a manifest has no `value_dtype` or
 # `state_dtype`, the type is float32.
 _DTYPES = {
     "value_dtype": ("float32", "bfloat16", "float16", "int8"),

@@ -93,13 +93,13 @@ class Shares:
         return self.of_network
 
     def saved(self, table: Any, number: int) -> Share | None:
-        """Return which keys of a table this worker saves.
+        """Return the share of a table's keys that this worker saves; None for no keys.
 
         Only one worker saves a replicated table.
 
         Args:
             table: the table.
-            number: the table's number among the tables of the network.
+            number: index of the table among the network's tables.
         """
         if self.workers > 1 and table.config.placement == "replicated":
             return ALL if number % self.workers == self.worker else None
@@ -117,7 +117,7 @@ def file_name(kind: str, table: int, share: Share = ALL) -> str:
 
 
 def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the parts in a table's entry of a manifest.
+    """Return the list of parts from a table's entry in a manifest.
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If one worker wrote the checkpoint, the

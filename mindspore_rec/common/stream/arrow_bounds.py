@@ -70,7 +70,7 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return the offset of a vector's first element and the vector's length; 0, 0 if none."""
+        """Return the offset and length of a vector's elements; 0, 0 if the vector is missing."""
         place = self._place(field)
         if not place:
             return 0, 0

@@ -65,7 +65,7 @@ class Assignment:
         return {p: b[side] for p, b in self._client.bounds(self.partitions).items()}
 
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
-        """Return the first offsets of the partitions in `partitions` that `known` lacks.
+        """Return the first offset to read for each partition in `partitions` that is not in `known`.
 
         If `start` has offsets by partition, a partition begins at its offset in `start`, or at 0 if
         `start` has no offset for it. If `start` has no offsets, a stream of all partitions begins

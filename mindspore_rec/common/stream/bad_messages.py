@@ -77,7 +77,7 @@ class BadMessages:
             raise
 
     def look_up(self, offsets: Mapping[int, int]) -> None:
-        """Find the messages, from `offsets` on, that are already in the dead-letter topic."""
+        """Find which messages, from `offsets` on, are already in the dead-letter topic."""
         if self._letters is not None:
             self._letters.look_up(self._topic, offsets, self._marks)
 

@@ -191,11 +191,11 @@ class BatchSource(ABC):
         return []
 
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
-        """Mark `passes` passes as already read, for data whose order differs from pass to pass.
+        """Mark the first `passes` passes as read, for data whose order differs from pass to pass.
 
         A training that resumes in a later pass first calls `skip_passes`, and then reads its first
-        batch. By default, `skip_passes` does nothing. Override `skip_passes` unless all passes have
-        the same order, or random generators of Python or NumPy determine the order.
+        batch. By default, `skip_passes` does nothing. Override `skip_passes` if the order differs
+        from pass to pass and does not come from Python's or NumPy's random generators.
         """
 
     @property

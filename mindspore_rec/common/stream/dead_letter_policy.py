@@ -16,8 +16,8 @@ class DeadLetterPolicy:
     """Topic of a stream's bad messages, and the maximum share of bad messages.
 
     If many messages are bad, the program that writes the topic has probably changed, and training
-    receives too little data. If a stream has stopped because of bad messages, a restarted stream
-    stops at the same message again. To continue, set `on_dead_share` to "warn" or raise
+    receives too little data. If bad messages have stopped a stream, the stream stops at the same
+    message again after a restart. To continue, set `on_dead_share` to "warn" or raise
     `max_dead_share`.
 
     Args:

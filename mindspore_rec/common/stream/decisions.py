@@ -174,7 +174,7 @@ class Decisions:
         self._apply(decision)
 
     def decide_before_message(self, between_batches: bool) -> None:
-        """Let idle and new partitions that now have messages take turns.
+        """If an idle or new partition has messages now, let the partition take turns.
 
         Args:
             between_batches: as for `add_waiting`.

@@ -35,7 +35,8 @@ class Fetcher:
         format: format of the messages.
         limits: limits beyond which messages are refused. A partition pauses if its waiting messages
             take more than the partition's share of `buffer_bytes`.
-        event_time: column with the time of events; None without such a column.
+        event_time: name of the column that contains the events' times; None if there is no such
+            column.
         interleaver: interleaver to which the thread adds blocks, under the lock of `changed`.
         changed: condition that is notified of each block and of an error.
         sequence_of: function that returns the producer and the sequence number of a message; None

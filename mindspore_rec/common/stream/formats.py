@@ -67,7 +67,7 @@ class Decoded(NamedTuple):
     Args:
         rows: rows of all good messages, in order.
         counts: int64, number of rows of each message; 0 for a bad message.
-        bad: errors of the bad messages, by the index of the message.
+        bad: dict from the index of a bad message to the message's error.
     """
 
     rows: pa.RecordBatch
@@ -147,8 +147,8 @@ class Format(ABC):
     def decode_some(self, values: Sequence[bytes]) -> Decoded:
         """Decode the first messages, as many as together fit in `max_decoded_bytes`.
 
-        A message that is too large is bad and is not decoded. At least one message is decoded or
-        refused.
+        A message that is too large is bad and is not decoded. Each call decodes or refuses at least
+        one message.
         """
         refused: dict[int, BadMessageError] = {}
         total = taken = 0

@@ -117,8 +117,9 @@ class Interleaver:
         idle: partitions that take no turns.
         taken: number of messages taken over all runs of the stream.
         last: for each partition and producer, the last taken sequence number.
-        duplicates: number of messages that were skipped because a message of the same producer with
-            the same or a greater sequence number had been taken.
+        duplicates: number of messages that were skipped because they were repeated. A message is
+            repeated if a message of the same producer with the same or a greater sequence number
+            has been taken from the partition.
         epochs: for each partition and producer, the greatest epoch so far.
         outdated: number of messages that were skipped because their producer was replaced.
         missing: number of messages that were removed from the log before the stream could take
@@ -331,7 +332,7 @@ class Interleaver:
         return False
 
     def _finish(self, partition: int, block: Block, place: int) -> None:
-        """Count a block's messages below the index `place`, and mark these messages as taken."""
+        """Count the messages of a block before index `place`, and mark these messages as taken."""
         if place == block.place:
             return
         if block.missing is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal: storage of decisions that depended on timing, which a restarted stream repeats."""
+"""Journal: stored decisions that depended on timing, so that a restarted stream repeats them."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ class Journal:
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
         """Replace the file by a copy that only this process writes, and return the copy's journal.
 
-        The file is made if it is missing. If an earlier process is still running, it cannot append
-        decisions to the replaced file, and does not change the new file.
+        The file is made if it is missing. If an earlier process is still running, that process
+        cannot append further decisions, neither to the replaced file nor to the new file.
 
         Args:
             check: function that raises an error if this process must not replace the file. After

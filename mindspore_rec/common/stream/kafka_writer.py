@@ -53,8 +53,8 @@ class KafkaWriter:
     the messages that the log does not have yet. The writer never skips a message, because the log
     would then have a gap.
 
-    `send` waits while 64 MiB of messages are in flight, because kafka-python's producer has no such
-    limit.
+    `send` waits while 64 MiB of messages are in flight, because kafka-python's producer does not
+    limit the messages in flight.
 
     Args:
         brokers: "host:port", or several addresses.

@@ -335,7 +335,8 @@ class StreamSource:
             return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
-        """Let new partitions that have messages take turns from the next message on."""
+        """If new partitions have messages, let these partitions take turns from the next message
+        on."""
         if self._fetcher is None:
             return
         with self._changed:
@@ -349,7 +350,7 @@ class StreamSource:
                 self._states.append(self._snapshot())
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return the first offset of each partition that does not take turns yet."""
+        """For each partition that does not take turns yet, return the first offset to read."""
         return self._assigned.begins(partitions, self._order.offsets)
 
     # ---- iteration

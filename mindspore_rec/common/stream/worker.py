@@ -71,7 +71,8 @@ class FeatureWorker:
             if a worker with this name has saved a state before. An error is also raised if the
             worker must repeat messages that were sent after the state was saved, but cannot,
             because a setting has changed or the journal is missing.
-        RuntimeError: another process uses the state, or has just taken over (ReplacedError).
+        RuntimeError: another process uses the state, or (ReplacedError) has just taken over the
+            state.
         ConnectionError: no broker answers.
 
     Example:
@@ -165,7 +166,7 @@ class FeatureWorker:
 
         Args:
             state: the state that `save` wrote.
-            lost: True if the file of the journal is missing.
+            lost: True if the journal's file is missing.
         """
         dataset, sender = self._dataset, self._sender
         before, place = state.get("settings", {}), state["sender"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Join the states of a training's workers into one checkpoint value, and split the value again.
+"""Combine all workers' states into one value for a checkpoint, and extract each worker's state.
 
 If all workers have the same state, for example because the workers split the rows of the same
 batches, the checkpoint has one state. If the workers read different partitions, each worker has a

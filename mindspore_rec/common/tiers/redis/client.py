@@ -49,7 +49,7 @@ class Command:
 
     Attributes:
         reply: the last reply.
-        server: the server that answered, as `Link.server`.
+        server: the server that answered, in the form of `Link.server`.
     """
 
     __slots__ = ("asked", "bucket", "done", "form", "packed", "replies", "reply", "server")
