@@ -45,7 +45,7 @@ def lazily(
 
     Args:
         face: `__name__` of the calling module.
-        aliases: additional names for objects of the package, which `__dir__` does not list.
+        aliases: additional names of the package's objects. `__dir__` does not list these names.
         sentences: names that the package lacks, each with a sentence about its replacement. The
             error for a missing name contains the name's sentence. A missing name raises
             AttributeError, or ImportError for `from package import name`.

@@ -212,7 +212,7 @@ def old_attribute(old: str, new: str) -> Callable[[type[Kind]], type[Kind]]:
 
 
 def warn_of_old(name: str, instead: str) -> None:
-    """Warn, at the first line outside the library, that an argument is deprecated.
+    """Warn that an argument is deprecated. The warning names the first line outside the library.
 
     Args:
         name: the argument.

@@ -25,7 +25,7 @@ class Slab(NamedTuple):
     """Consecutive rows of an item.
 
     Args:
-        item: number of the item.
+        item: number of the item that contains the rows.
         first: index in the item of the first of these rows.
         rows: the rows.
         last: True if these rows are the last of the item.
@@ -155,7 +155,7 @@ def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordB
 
 
 def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
-    """Yield batches of `size` rows (the last may have fewer), and the place after each batch.
+    """Yield batches of `size` rows (the last batch may be smaller), and the place after each batch.
 
     Returns: The rows of the batch, and the place of the next batch: the number of the item in which
         the next batch begins, and the number of the item's rows that were already used.

@@ -257,7 +257,7 @@ class Rows:
 
         Args:
             rows: number of rows; if there are no more than `rows` rows, all rows are returned.
-            seed: seed of the draw. Default: 0.
+            seed: seed of the random draw. Default: 0.
         """
         check_int("rows", rows, 1, 2**31 - 1)
         random = np.random.default_rng(seed)

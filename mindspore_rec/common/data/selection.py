@@ -95,7 +95,7 @@ class Selection:
         return self.where is None and not self.shares and self.sample is None
 
     def parts(self) -> list[FilePart]:
-        """Return the parts that may have rows."""
+        """Return the parts that may contain selected rows."""
         self.data.check_columns(self._needed())
         return self.data.parts if self.where is None else self.data.matching(self.where)
 

@@ -78,7 +78,7 @@ class TextRows(FileRows):
         return 0, data
 
     def reason(self, error: Exception, columns: Sequence[str]) -> str:
-        """Return why a record is bad, with the column and the value."""
+        """Return the reason why a record is bad, including the column and the value."""
         if isinstance(error, UnicodeDecodeError):  # of pyarrow's own message
             return "it is not UTF-8 text: name the encoding in format="
         text = " ".join(str(error).split())

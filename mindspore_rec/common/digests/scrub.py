@@ -52,7 +52,7 @@ class ScrubbedRows(Protocol):
         """True if the current round has slices of rows to check."""
 
     def begin(self) -> int:
-        """Begin a round; return the total number of rows in its slices."""
+        """Begin a round; return the total number of rows in the round's slices."""
 
     def look(self) -> Slice:
         """Check the next slice of the round; report damaged rows, or raise an error."""

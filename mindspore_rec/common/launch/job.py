@@ -80,7 +80,7 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
 def _unbuffered(stream: TextIO) -> Output:
     """Return the unbuffered file below the buffer of a text stream.
 
-    A write to the buffer holds the buffer's lock. If the write waited forever because nobody reads
+    A write to the buffer holds the buffer's lock. If a write waited forever because nobody reads
     the output, Python could not exit.
     """
     with contextlib.suppress(OSError):

@@ -58,7 +58,8 @@ class Stop:
         return self.asked > 0 or self.lost is not None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Set the mpirun process, the leader of a session, which is ended if the job is stopped."""
+        """Set the mpirun process, which leads a session. A stop of the job ends the whole
+        session."""
         self._process = process
         if self.requested:
             self._send(signal.SIGTERM)

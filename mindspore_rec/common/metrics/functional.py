@@ -173,10 +173,10 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
     """Compute the AUC of scores known only by bin: every pair within one bin counts one half.
 
     Args:
-        positive: ``[bins]``, number (or weight, at least 0) of the positives in each bin, in the
-            order of rising scores.
-        negative: ``[bins]``, number (or weight, at least 0) of the negatives in each bin, in the
-            order of rising scores.
+        positive: ``[bins]``, number (or total weight, at least 0) of the positives in each bin. The
+            bins are in the order of rising scores.
+        negative: ``[bins]``, number (or total weight, at least 0) of the negatives in each bin. The
+            bins are in the order of rising scores.
 
     Returns:
         The AUC, or NaN if one class has no weight. :func:`auc_error_bound` bounds its error.
@@ -302,7 +302,7 @@ def weighted_mean(values: npt.NDArray[np.floating], weight: npt.NDArray[np.float
 def example_log_loss(
     label: npt.NDArray[np.bool_], prediction: FloatArray, *, from_logits: bool
 ) -> npt.NDArray[np.float64]:
-    """Return the loss ``[B]`` of every row of checked arrays; :func:`log_loss` is its mean.
+    """Return the loss of every row, ``[B]``, for checked arrays; :func:`log_loss` is the mean loss.
 
     Examples:
         >>> example_log_loss(np.array([True, False]), np.array([0., 0.]), from_logits=True).round(4)
@@ -537,7 +537,7 @@ def _check_not_empty(labels: npt.NDArray[np.bool_]) -> None:
 def _shares(
     positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return each bin's share of the weight of each class; NaN for a class without weight."""
+    """For each class, return each bin's share of the class's weight; NaN if the weight is 0."""
     p, n = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
     return _share(p), _share(n)
 

@@ -58,7 +58,7 @@ _HALF_BITS = 26
 
 
 class Places(NamedTuple):
-    """Places of all rows' targets. The places of each row are sorted.
+    """For each row, the places of the row's targets. The places of each row are sorted.
 
     Attributes:
         place: float64 ``[N]``, the places of all targets, row after row.
@@ -316,7 +316,7 @@ def relevant_ranks(
 
 
 def _ranks_beside(scores: npt.NDArray[Any], others: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return the mid ranks of scores among the sorted scores of other items."""
+    """Return the mid rank of each score among `others`, the sorted scores of other items."""
     not_above = np.searchsorted(others, scores, "right")
     below = np.searchsorted(others, scores, "left")
     return 1.0 + (len(others) - not_above) + 0.5 * (not_above - below)

@@ -51,7 +51,7 @@ def pooled(
 
 
 def _sums(values: np.ndarray, offsets: np.ndarray | None) -> np.ndarray:
-    """Return the sums of bags, `[bags, width]`."""
+    """Return the sum of each bag's values, `[bags, width]`."""
     if offsets is None:
         return values.sum(1, dtype=np.float32)
     made = np.zeros((len(offsets), values.shape[-1]), np.float32)

@@ -40,7 +40,7 @@ class Runner(ABC):
         features: feature pipeline that the builder returned together with the network, or None.
         inputs: inputs of the network, or None if the inputs are not known.
         tables: the network's tables by name.
-        parameters: the network's dense parameters: objects with `name`, `shape` and `dtype`.
+        parameters: the network's dense parameters, each an object with `name`, `shape` and `dtype`.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Runner(ABC):
         """Set the dense parameters. During the call, no thread may read the parameters.
 
         Args:
-            values: pairs of a parameter and its array, which `matched` returned.
+            values: pairs of a parameter and an array, as returned by `matched`.
         """
 
     def close(self) -> None:

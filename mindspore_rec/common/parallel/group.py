@@ -30,7 +30,7 @@ class Engine(Protocol):
     def wait(self) -> None:
         """Wait until all operators that were started have finished.
 
-        Raises the error of a failed operator.
+        If an operator has failed, `wait` raises the operator's error.
         """
 
 
@@ -122,7 +122,7 @@ class WorkerGroup:
         self.require_all_equal({what: digest})
 
     def require_all_equal(self, digests: dict[str, str]) -> None:
-        """Check that several digests, by name, are the same on all workers.
+        """Check that each digest in a dict from name to digest is the same on all workers.
 
         Raises:
             WorkerError: digests differ. The error message names the first digest that differs, and

@@ -187,7 +187,7 @@ def same_program() -> dict[str, str]:
 
 
 def threads_of_worker() -> int | None:
-    """Return the number of threads that the launcher set; None if no limit is needed.
+    """Return the launcher's limit of this worker's threads; None if no limit is needed.
 
     No limit is needed if the launcher set no number of threads, or if the worker can use at most
     this number of cores.

@@ -45,7 +45,7 @@ class HostRows(NativeAccess):
             padding_key: id for which zeros are returned. Default: none.
 
         Returns:
-            float32 `[*ids.shape, dim]`. For a key without a row, the table's value of unknown keys
+            float32 `[*ids.shape, dim]`. For a key without a row, the table's value for unknown keys
             is returned.
 
         Example:
@@ -61,7 +61,7 @@ class HostRows(NativeAccess):
         return self._synchronised().lookup(ids, False, padding_key)
 
     def insert_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Insert a row for each id without a row, bypassing admission; return the values of all ids.
+        """Insert a row for each id without a row, bypassing admission; return the ids' values.
 
         Args:
             ids: int32 or int64 array of any shape.

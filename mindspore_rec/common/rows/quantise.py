@@ -138,7 +138,7 @@ def dequantise(
 
 
 def to_bytes(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Return rows in the native format: uint8 `[n, 4 + code bytes]` of scale, offset and codes.
+    """Return rows in the native format: uint8 `[n, 4 + code bytes]` with scale, offset and codes.
 
     Args and Raises: as for `quantise`.
 

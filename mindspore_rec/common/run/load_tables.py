@@ -71,7 +71,7 @@ def _counter_files(entry: Entry, name: str) -> list[Path | None]:
 
 
 def check_tables(tables: Mapping[str, HostTable], entry: Entry) -> None:
-    """Check that tables have the names, shapes, admission and optimizers of a checkpoint's tables.
+    """Check that tables have the same names, shapes, admission and optimizers as in a checkpoint.
 
     Raises:
         CheckpointError: a table of the network differs from the checkpoint.

@@ -7,8 +7,9 @@ renamed. The manifest, `manifest.json`, contains the checkpoint's identity (`kin
 `crc32c` is the checksum of the manifest's other lines.
 
 A `full` checkpoint contains all rows. A `delta` contains the changes since its parent state. The id
-`state` identifies the state after a checkpoint is loaded or applied. A training has one id `run`
-and saves a sequence of states. The ids of runs and states are random and never used twice.
+`state` identifies the state that results when the checkpoint is loaded or applied. A training has
+one id `run` and saves a sequence of states. The ids of runs and states are random and never used
+twice.
 
 Each read and write of a manifest checks every field (`manifest_fields`). The check also refuses
 names of files outside the checkpoint's directory.

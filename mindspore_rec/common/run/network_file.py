@@ -57,7 +57,7 @@ class Lookup:
     """Lookup that a network makes outside its ONNX model.
 
     Attributes:
-        result: input of the ONNX model that receives the rows of the lookup.
+        result: the input through which the ONNX model receives the looked-up rows.
         ids: input of the network, or output of the model of ids, that contains the keys.
         tables: names of the lookup's tables: one table, or one table for each column of the ids.
         padding_key: id whose row is zeros; None without a padding key.
@@ -154,7 +154,7 @@ def write_reason(directory: Path, reason: str) -> None:
 
 
 def copy_network(run: Path, target: Path) -> bool:
-    """Copy the network, if any, of a run or a checkpoint to a directory without a network.
+    """Copy the network of a run or checkpoint, if any, to a directory that has no network.
 
     Args:
         run: directory of the run or the checkpoint.

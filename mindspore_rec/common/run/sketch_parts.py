@@ -32,7 +32,8 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
     """Return the sketch of a share of the keys.
 
     Args:
-        saved: the sketch of each part that may have keys of the share, by the part's number.
+        saved: dict from a part's number to the part's sketch, for each part that may contain keys
+            of `share`.
         bits: bits of a counter, 4, 8 or 16.
         share: share of the keys to count.
         parts: number of parts into which the keys were divided when the sketches were saved.

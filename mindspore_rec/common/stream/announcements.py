@@ -97,7 +97,7 @@ class Announcer:
 
 
 class AnnouncementReader:
-    """Reader of announcements that calls a function for each announcement from now on.
+    """Reader of announcements that calls a function for each new announcement.
 
     If no broker answers, the reader waits. The reader misses announcements that are sent during the
     wait.

@@ -92,7 +92,7 @@ class BadMessages:
             self._letters.close()
 
     def state_dict(self, reading: bool) -> dict[str, Any]:
-        """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
+        """Return JSON values: the counts, and the offsets at which a later `look_up` starts.
 
         Args:
             reading: True if this run has read messages. With True, the result contains this run's

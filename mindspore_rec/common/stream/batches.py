@@ -222,8 +222,8 @@ class BatchSource(ABC):
         """Return a source that yields one worker's share of the data.
 
         A training with several workers calls `split_by_worker` on each worker, before the first
-        batch. Each row of the data is in exactly one share. `split_by_worker` may restrict this
-        source to the share and return this source.
+        batch. Each row of the data is in exactly one share. `split_by_worker` may return this
+        source itself, restricted to the share.
 
         Args:
             worker: index of the worker, from 0.

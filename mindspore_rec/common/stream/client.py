@@ -69,7 +69,8 @@ class LogClient(Protocol):
     def position(self, partition: int) -> int:
         """Return the offset at which the next poll continues, without a request to the log.
 
-        The offset may lie after entries that are not messages, such as markers of transactions.
+        If entries that are not messages, such as transaction markers, follow the last message, the
+        offset may lie after these entries.
         """
 
     def ends(self) -> dict[int, int]:

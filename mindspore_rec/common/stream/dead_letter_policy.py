@@ -62,7 +62,7 @@ class DeadLetterPolicy:
 
 
 def policy_of(dead_letters: DeadLetterPolicy | DeadLetters | str | None) -> DeadLetterPolicy:
-    """Return a policy unchanged, or make a default policy for a topic.
+    """Return `dead_letters` if it is a policy; otherwise, return a default policy for the topic.
 
     Example:
         >>> policy_of("clicks-dead").topic

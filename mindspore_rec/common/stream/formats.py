@@ -48,10 +48,11 @@ class BadMessageError(ValueError):
 
     Args:
         reason: "empty", "size", "format", "schema", "null", "time" or "value". An "empty" message
-            has no bytes. A "size" message has too many bytes, encoded or decoded. A "format"
-            message is not in the expected format. A "schema" message has columns or types that
-            differ from the schema. A "null" message lacks a required value. A "time" message has an
-            event time in the future. A "value" message has a value that is illegal in its column.
+            has no bytes. A message with the reason "size" has too many bytes, encoded or decoded. A
+            "format" message is not in the expected format. A "schema" message has columns or types
+            that differ from the schema. A "null" message lacks a required value. A "time" message
+            has an event time in the future. A "value" message has a value that is illegal in its
+            column.
         detail: description of the defect.
     """
 

@@ -50,7 +50,7 @@ class BadEntry(NamedTuple):
         offset: offset of the message in its partition.
         timestamp: time of the message, in milliseconds.
         error: the defect of the message.
-        value: the bytes of the message, or its first bytes.
+        value: the bytes of the message, possibly only the first bytes.
         size: number of bytes of the message.
     """
 
@@ -251,7 +251,7 @@ class Interleaver:
 
         Args:
             most: maximum number of rows to take, at least 1.
-            stop: number of messages, counted by the attribute `taken`, after which to stop.
+            stop: value of the attribute `taken` at which to stop.
                 Default: None, which means no limit.
 
         Returns: A slice of rows, which may be empty. The result is None if the partition that has

@@ -97,7 +97,8 @@ class Journal:
 
         Returns:
             The journal in the file whose name is this file's name plus `.<worker>-of-<workers>`.
-            If there is one worker, or this journal has no file, the result is this journal.
+            If there is one worker, or this journal has no file, the method returns this journal
+            itself.
 
         Raises:
             ValueError, OSError: as for the constructor.
@@ -114,7 +115,7 @@ class Journal:
         return copy
 
     def append(self, decision: Decision) -> None:
-        """Append a decision, which is on disk when this method returns.
+        """Append a decision. When `append` returns, the decision is on disk.
 
         Raises:
             OSError: the decision cannot be written, and is not appended.

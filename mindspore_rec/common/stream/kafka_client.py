@@ -85,7 +85,7 @@ class KafkaClient:
             time.sleep(0.1)
 
     def topic_id(self) -> str | None:
-        """Return Kafka's id of the topic from the last metadata; None before Kafka 2.8."""
+        """Return the topic's id from Kafka's newest metadata; None if Kafka is older than 2.8."""
         known = self._consumer._cluster.topic_id(self.topic)
         return None if known is None or known.int == 0 else str(known)
 

@@ -121,7 +121,7 @@ class MemoryClient:
             return by_partition
 
     def position(self, partition: int) -> int:
-        """Return the offset at which the next poll continues."""
+        """Return the offset at which the next poll continues to read the partition."""
         return self._next[partition]
 
     def ends(self) -> dict[int, int]:

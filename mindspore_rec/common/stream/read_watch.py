@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
+"""ReadWatch: detect a stream that a training reads although no checkpoint saves its position.
 
 A data object that only passes on a stream's batches can hide the stream: the training does not know
 the stream, and checkpoints do not save the stream's position. `ReadWatch` detects a hidden stream
@@ -67,8 +67,7 @@ class ReadWatch:
             _watches.remove(self)
 
     def check(self, stream: Any) -> None:
-        """Raise ValueError if the training reads `stream` but does not save the stream's
-        position."""
+        """Raise ValueError if the training reads `stream` without saving the stream's position."""
         if any(stream is each for each in self._known):
             return
         if getattr(_local, "reading", False) or (self._pipelines and _in_pipeline()):

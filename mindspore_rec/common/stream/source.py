@@ -458,8 +458,8 @@ class StreamSource:
         return True
 
     def _ends_batch(self, replayed: Decision) -> bool:
-        # Do not end a batch that has no rows. If the batch size changed, a full batch may have
-        # ended just before the message at which the decision was made.
+        # Do not end a batch that has no rows. If the batch size has changed since the decision was
+        # made, a full batch may end just before the message of the decision.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:

@@ -49,10 +49,11 @@ class FeatureWorker:
     journal on disk, a file with the state's name plus `.journal` stores the decisions.
 
     Only one worker at a time may use a state, so the state's file is locked from the constructor to
-    the end of `run`. The lock may not stop an earlier worker that runs again on another host. Only
-    the worker that began last is valid, and receivers ignore new messages of earlier workers with
-    the same `sender_name`. The earlier workers end with a `ReplacedError`, and change neither the
-    state nor the journal. The topic `<channel>.workers` records the order in which workers began.
+    the end of `run`. The lock does not always stop an earlier worker that runs again on another
+    host. Only the worker that began last is valid, and receivers ignore new messages of earlier
+    workers with the same `sender_name`. The earlier workers end with a `ReplacedError`, and change
+    neither the state nor the journal. The topic `<channel>.workers` records the order in which
+    workers began.
 
     Args:
         dataset: the `StreamingDataset` whose batches are sent.

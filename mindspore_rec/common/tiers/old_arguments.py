@@ -31,7 +31,7 @@ POSITIONS = (
 
 
 class InSsd:
-    """Converter of old arguments of the SSD tier to fields of the argument `ssd`."""
+    """Converter from the old arguments of the SSD tier to fields of the argument `ssd`."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Replace the old arguments by `ssd`, with a warning for each argument.

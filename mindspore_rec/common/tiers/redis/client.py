@@ -74,8 +74,8 @@ class Command:
 class OwnLock:
     """Reentrant lock that raises an error in a forked process.
 
-    A fork copies the lock. If a thread of the parent process has locked the lock, the copy would
-    never be unlocked, because the thread does not exist in the forked process.
+    A fork copies the lock into the child process. If a thread of the parent process has locked the
+    lock, the copy would never be unlocked, because the thread does not exist in the forked process.
 
     Args:
         subject: name of the tier in error messages.
