@@ -78,8 +78,9 @@ class InSettings:
         argument: name of the argument whose value is the settings object.
         kind: class of the settings object.
         names: names of the old arguments.
-        first: how the warning shows the first argument of `kind`, such as `"path, "`. If `first` is
-            set, the value that a call passes for `argument` becomes the first argument of `kind`.
+        first: text that the warning shows for the first argument of `kind`, such as `"path, "`. If
+            `first` is set, the value that a call passes for `argument` becomes the first argument
+            of `kind`.
     """
 
     argument: str
@@ -129,7 +130,7 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
     """Return a decorator that makes a function or class accept arguments of earlier versions.
 
     Args:
-        *changes: for each old argument, its conversion, such as a `Renamed`.
+        *changes: one conversion, such as a `Renamed`, for each old argument.
         order: names of the old signature's positional arguments, in order. Needed only if a
             positional argument was removed. Positional values at and after the first removed
             argument are passed by name.

@@ -18,8 +18,7 @@ T = TypeVar("T")
 
 
 class SettingsError(ValueError):
-    """Raised if a value in a YAML file is illegal; the error's text begins with the path of the
-    key."""
+    """Raised if a value in a YAML file is illegal; the error's text begins with the key's path."""
 
 
 def from_mapping(kind: type[T], values: Any, path: str = "") -> T:

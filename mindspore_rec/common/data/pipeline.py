@@ -26,7 +26,7 @@ class Slab(NamedTuple):
 
     Args:
         item: number of the item that contains the rows.
-        first: index in the item of the first of these rows.
+        first: index of the first of these rows within the item.
         rows: the rows.
         last: True if these rows are the last of the item.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place: a position in the passes over the data, which any number of workers can load from JSON."""
+"""Place: a position in the passes over the data, stored as JSON for any number of workers."""
 
 from __future__ import annotations
 

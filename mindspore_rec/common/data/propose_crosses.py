@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Propose crosses for a schema, from the rows with some values of the largest category column."""
+"""Propose crosses for a schema, from rows with chosen values of the column with the most values."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selection: the columns and rows of a source that a view contains, read part by part."""
+"""Selection: the columns and rows that a view selects from a source, read part by part."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ class Selection:
 
 
 def plain_batches(table: pa.Table) -> list[pa.RecordBatch]:
-    """Return a table's chunks (at least one), decoded from encodings that few functions support."""
+    """Return a table's chunks (at least one), without encodings that few functions support."""
     if not table.num_rows:
         arrays = [one_array(each) for each in table.columns]
         return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]

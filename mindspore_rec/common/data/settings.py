@@ -140,8 +140,8 @@ class Sample:
     Args:
         negatives: share of the rows with label 0 that are in the sample, in (0, 1].
         seed: seed of the random sample, at least 0. Default: 0.
-        label: name of the label's column, which is 0 or 1. Default: None, which means the labels of
-            the schema. With several labels, a row is negative if all its labels are negative.
+        label: name of the label's column; labels are 0 or 1. Default: None, which means the labels
+            of the schema. With several labels, a row is negative if all its labels are negative.
         weight: name of the column with the weights. Default: None, which means the weight column of
             the schema, or ``"weight"`` if there is none. If the weight column is read, its values
             are multiplied by the weights of the sample.

@@ -46,7 +46,7 @@ class DataFile:
         size: size of the file in bytes.
         format: "parquet", "csv", "ipc" or "jsonl".
         codec: name of the file's compression. Default: None.
-        partition: values of the hive partitions in the file's path, as texts by name.
+        partition: dict from the name of a hive partition in the file's path to its value, a text.
     """
 
     name: str

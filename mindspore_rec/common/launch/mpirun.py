@@ -140,7 +140,7 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
         job: the job.
         mpirun: path of Open MPI's mpirun.
         cores: number of cores of each host.
-        environment: environment of the workers, as `worker_environment` makes it.
+        environment: environment variables of the workers, from `worker_environment`.
 
     Example:
         >>> job = Job(workers=2, program=("train.py", "--epochs", "1"))

@@ -195,8 +195,9 @@ def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 
     Only the order of a positive and a negative in the same bin is unknown, and each such pair adds
     an error of at most one half. The bound ``0.5 * sum_b(P_b * N_b) / (P * N)`` is half the share
-    of pairs within one bin. The bound holds for any scores. The error equals the bound if the
-    positives are above the negatives in every bin, or below the negatives in every bin.
+    of the pairs whose positive and negative are in the same bin. The bound holds for any scores.
+    The error equals the bound if the positives are above the negatives in every bin, or below the
+    negatives in every bin.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))
@@ -406,7 +407,7 @@ def reliability_curve(
     bins: int | Sequence[float] = 10,
     from_logits: bool = False,
 ) -> ReliabilityCurve:
-    """Compute predicted and observed rate by bins of the predicted probability.
+    """Compute the predicted and the observed rate in each bin of predicted probabilities.
 
     Args:
         label: ``[B]``, 0 or 1.
@@ -458,7 +459,7 @@ def bin_sums(
     edges: npt.NDArray[np.float64],
     weight: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.float64]:
-    """Return for each bin the sums of rows, predicted rates and positives, ``[3, bins]``.
+    """Return ``[3, bins]``: for each bin, the sums of rows, predicted rates and positives.
 
     With weights, each row counts in proportion to its weight.
 
@@ -478,7 +479,7 @@ def bin_sums(
 def curve_of_sums(
     edges: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]
 ) -> ReliabilityCurve:
-    """Return the curve, given sums from :func:`bin_sums`, which may be added over batches.
+    """Compute the curve from sums of :func:`bin_sums`. Sums of several batches may be added first.
 
     Examples:
         >>> curve_of_sums(bin_edges(1), np.array([[4.0], [1.0], [2.0]])).observed

@@ -382,12 +382,12 @@ def checked_offsets(offsets: npt.ArrayLike, values: int, name: str) -> npt.NDArr
 
 
 def recall_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
-    """Return the recall of each row; :func:`recall` is its mean."""
+    """Return the recall of each row; :func:`recall` is the mean recall."""
     return _row_sums(places, _within(places, k).astype(np.float64)) / places.number
 
 
 def hits_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
-    """Return 1 for each row with a hit, otherwise 0; :func:`hit_rate` is its mean."""
+    """Return 1 for each row with a hit, otherwise 0; :func:`hit_rate` is the mean."""
     return _within(places, k)[places.start].astype(np.float64)
 
 
@@ -400,12 +400,12 @@ def ndcg_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
 
 
 def reciprocal_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
-    """Return the reciprocal rank of each row; :func:`mean_reciprocal_rank` is its mean."""
+    """Return the reciprocal rank of each row; :func:`mean_reciprocal_rank` is the mean."""
     return np.where(_within(places, k), 1.0 / places.place, 0.0)[places.start]
 
 
 def precision_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
-    """Return the average precision of each row; :func:`average_precision` is its mean."""
+    """Return the average precision of each row; :func:`average_precision` is the mean."""
     shares = np.where(_within(places, k), places.order / places.place, 0.0)
     return _row_sums(places, shares) / _most_hits(places, k)
 

@@ -38,8 +38,8 @@ class OnnxRunner(Runner):
 
     Args:
         network: the network.
-        tables: the network's tables by name, which `close` does not close. Default: new tables
-            without rows.
+        tables: dict from name to table of the network. `close` does not close the tables. Default:
+            new tables without rows.
         threads: number of threads that compute one call. Default: 1.
         features: as `Runner.features`. Default: None.
 
@@ -124,7 +124,7 @@ class OnnxRunner(Runner):
         return pooled(rows, ids, lookup, offsets, weights)
 
     def specs_of_outputs(self) -> tuple[TensorSpec, ...] | None:
-        """Return the specs of the network's outputs, which the network's file contains."""
+        """Return the specs of the network's outputs, as read from the network's file."""
         return self._outputs
 
     def load(self, chain: Sequence[Entry]) -> None:

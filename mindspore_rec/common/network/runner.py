@@ -98,7 +98,7 @@ class Runner(ABC):
         the returned function.
 
         Args:
-            arrays: the inputs, as arrays that the method `arrays` has checked.
+            arrays: the network's inputs, as returned by the method `arrays`.
         """
 
     @abstractmethod

@@ -266,7 +266,7 @@ _engine: Engine | None = None
 
 
 def set_engine(engine: Engine) -> None:
-    """Set the engine that runs this process's operators, and limit its number of threads."""
+    """Set the engine that runs this process's operators, and limit the engine's threads."""
     global _engine
     _engine = engine
     if _group is not None and _group._started:

@@ -288,7 +288,8 @@ class Eviction:
         return by_age or self.has_capacity or self.min_norm != -1.0
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `_native.Table` and its `set_eviction`."""
+        """Return the keyword arguments for `_native.Table` and for the native table's
+        `set_eviction`."""
         return {
             "max_idle_steps": self.max_idle_steps,
             "max_idle_seconds": self.max_idle_seconds,

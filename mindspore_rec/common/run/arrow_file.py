@@ -152,7 +152,7 @@ def _field(data: bytes, table: int, number: int) -> int | None:
 
 
 def _vector(data: bytes, table: int, number: int) -> tuple[int, int]:
-    """Return the position of a vector's first element and the vector's length."""
+    """Return the position and the length of a vector's elements."""
     at = _field(data, table, number)
     if at is None:
         return 0, 0

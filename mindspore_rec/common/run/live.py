@@ -74,7 +74,7 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
 
     Args:
         root: directory of the run, or a full checkpoint.
-        ask: function that asks the server.
+        ask: function that sends a request to the server and returns the answer.
         model: name of the model at the server. Default: None, which means the first model of the
             server.
 

@@ -98,10 +98,11 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_beside(directory: Path) -> None:
-    """Remove a directory that `put_in_place` failed to rename, if the old name could be synced.
+    """Remove a directory that was not put in place, if its parent directory can be synced.
 
-    If the old name could not be synced, the directory is kept complete, because it may reappear
-    under the new name after a power loss. The next writer removes the directory.
+    If the parent directory cannot be synced, the directory is kept with all its files. A power loss
+    may then undo the last rename, and the directory would reappear under the new name. The next
+    writer removes the directory.
     """
     try:
         sync(directory.parent)

@@ -103,7 +103,7 @@ def workers_of(manifest: dict[str, Any]) -> int:
 
 
 def state_files(worker: int) -> tuple[str, str]:
-    """Return the names of the two files with the states of a worker.
+    """Return the names of the two files that contain a worker's states.
 
     Example:
         >>> state_files(0), state_files(2)

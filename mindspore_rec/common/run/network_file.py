@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a served network, from which a predictor without MindSpore runs the network.
+"""Files of a network, from which a predictor can run the network without MindSpore.
 
 The directory `network` of a run, or of a checkpoint that `save_checkpoint` wrote, has
 
@@ -64,8 +64,9 @@ class Lookup:
         combiner: 'sum', 'mean' or 'sqrtn' combines the rows of each bag to one row; with None, the
             result has one row for each id.
         grouped: True if `tables` has one table for each column of the ids.
-        offsets: the input of the network, or the output of the model of ids, with the first
-            position of each bag in ids `[N]`. None if ids are `[B, L]` and each row is a bag.
+        offsets: the input of the network, or the output of the model of ids, that contains the
+            first position of each bag in the ids `[N]`. None if ids are `[B, L]` and each row is a
+            bag.
         weights: input of the network that contains the weight of each id; None if all weights are
             1.
     """

@@ -63,7 +63,7 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Shares:
-    """For each table, the keys that belong to one worker, which depend on the table's placement.
+    """For each table, the keys of one worker, as determined by the table's placement.
 
     Attributes:
         worker: index of the worker, from 0.

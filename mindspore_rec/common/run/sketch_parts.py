@@ -34,7 +34,7 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
     Args:
         saved: dict from a part's number to the part's sketch, for each part that may contain keys
             of `share`.
-        bits: bits of a counter, 4, 8 or 16.
+        bits: number of bits of a counter: 4, 8 or 16.
         share: share of the keys to count.
         parts: number of parts into which the keys were divided when the sketches were saved.
     """

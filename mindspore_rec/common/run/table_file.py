@@ -87,7 +87,7 @@ def described_type(table: dict[str, Any]) -> np.dtype:
 
 
 def file_dtypes(table: HostTable) -> dict[str, str]:
-    """Return the dtypes of a table's values and states for a manifest, which omits float32."""
+    """Return a manifest's fields for the dtypes of a table's values and states, except float32."""
     value, state = table.row_dtypes
     if table.scored:
         state = "float32"  # the frequency or score is among them

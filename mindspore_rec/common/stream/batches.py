@@ -51,8 +51,8 @@ class Batch:
         place: position of the batch, if the source has no state. The training sets `place`.
             Default: None.
         before_step: function that a training calls just before the step of the batch. `before_step`
-            sets values such as the event time, which must not be set earlier, when the batch is
-            read ahead. Default: None.
+            sets values, such as the event time, that must be set just before the step and not when
+            the batch is read ahead. Default: None.
 
     Example:
         >>> import numpy as np
@@ -165,7 +165,7 @@ class BatchSource(ABC):
         return None
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the position in the data as JSON values, which include `batches`.
+        """Return the position in the data, a dict of JSON values that contains `batches`.
 
         Args:
             batches: number of the batch after which the state is returned. Required if batches are
@@ -417,8 +417,8 @@ class BatchWrapper(BatchSource):
         Raises:
             ValueError: the learner would learn from the rows of only one worker.
         """
-        # A learner must read all rows of a stream. Therefore, return None: the rows of each batch
-        # are divided after the learner has read the batch.
+        # A learner must read all rows of a stream, so return None. The training then divides the
+        # rows of each batch after the learner has read the batch.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)

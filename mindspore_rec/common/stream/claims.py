@@ -118,7 +118,7 @@ class Claims:
 
 
 def _content(message: Message) -> dict[str, Any]:
-    """Return a message's content as a dict, which is empty if another program sent the message."""
+    """Return a message's content as a dict; {} if another program sent the message."""
     try:
         content = json.loads(message.value or b"")
     except (ValueError, RecursionError):

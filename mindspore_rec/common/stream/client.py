@@ -22,9 +22,9 @@ class Message(NamedTuple):
         value: the bytes; None for a message without a value.
         headers: names and bytes of the message's headers.
         key: the bytes of the message's key, or None.
-        skipped: number of offsets just before the message that belong to markers of transactions or
-            to messages of aborted transactions. All other missing offsets belong to messages that
-            the log has removed.
+        skipped: number of skipped offsets directly before the message. Skipped offsets belong to
+            transaction markers or to messages of aborted transactions. Missing offsets that are not
+            counted in `skipped` belong to messages that the log has removed.
     """
 
     offset: int

@@ -245,7 +245,7 @@ class StreamingDataset(BatchSource):
         return {"batches": number, "source": source, "transform": learned}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at the position of a state, before the first batch.
+        """Resume at the position of a state; to be called before the first batch.
 
         Raises:
             TypeError, ValueError: `state` does not belong to this kind of stream and transform.

@@ -24,8 +24,8 @@ class DeadLetters:
     Args:
         producer: writer of the topic.
         topic: name of the topic.
-        client: reader of the topic, which looks up messages that were already sent; None to look up
-            no messages.
+        client: reader of the topic, used to look up messages that were already sent; None to look
+            up no messages.
     """
 
     def __init__(self, producer: LogProducer, topic: str, client: LogClient | None = None) -> None:

@@ -134,7 +134,8 @@ class Decisions:
         return self._journal[self._made] if self._made < len(self._journal) else None
 
     def replay(self) -> Decision | None:
-        """Repeat and return an earlier run's next decision, if it is due at the next message."""
+        """Repeat and return an earlier run's next decision, if the decision is due at the next
+        message."""
         decision = self.next
         if decision is None or decision.taken > self.order.taken:
             return None

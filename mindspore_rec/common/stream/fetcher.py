@@ -38,7 +38,7 @@ class Fetcher:
         event_time: name of the column that contains the events' times; None if there is no such
             column.
         interleaver: interleaver to which the thread adds blocks, under the lock of `changed`.
-        changed: condition that is notified of each block and of an error.
+        changed: `threading.Condition` that is notified after each new block and after an error.
         sequence_of: function that returns the producer and the sequence number of a message; None
             if messages have no sequence numbers.
         first_ends: for each partition, the offset after the last message when reading begins.
@@ -139,7 +139,7 @@ class Fetcher:
         self._client.seek({**self._next, **behind})
 
     def _is_read(self, partition: int) -> bool:
-        """Return True if a partition has been read up to its `first_ends`."""
+        """Return True if a partition has been read up to the partition's offset in `first_ends`."""
         if partition in self._undecoded:
             return False
         return self._client.position(partition) >= self._first_ends[partition]
@@ -167,8 +167,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Count the removed messages directly before each message; return None if none was
-        removed."""
+        """Count the removed messages directly before each message; None if none was removed."""
         begin = self._next[partition]
         self._next[partition] = messages[-1].offset + 1
         if messages[-1].offset + 1 - begin == len(messages):
@@ -219,7 +218,7 @@ class Fetcher:
     def _refuse(
         self, rows: pa.RecordBatch, counts: np.ndarray, messages: list[Message]
     ) -> tuple[pa.RecordBatch, np.ndarray, Mapping[int, BadMessageError]]:
-        """Remove messages beyond the limits; return the remaining rows and counts, and the errors."""
+        """Remove messages beyond the limits; return the kept rows and counts, and the errors."""
         if not rows.num_rows:
             return rows, counts, {}
         owner = np.repeat(np.arange(len(messages)), counts)

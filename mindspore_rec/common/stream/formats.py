@@ -447,7 +447,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return the number of bytes of a row without texts, and of the largest element of a list."""
+    """Return two sizes in bytes: a row without texts, and the largest element of a list."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)

@@ -73,8 +73,8 @@ class Block:
             message is a duplicate if its producer has already sent the same or a greater sequence
             number.
         size: number of bytes that the block adds to `waiting_bytes`.
-        missing: for each message, the number of messages just before this message that were removed
-            from the log. Default: none.
+        missing: number of messages that the log removed directly before each message. Default:
+            none.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Interleaver:
     # ---- partitions that come later
 
     def expect(self, partition: int, offset: int) -> None:
-        """Accept blocks of a new partition, which begin at `offset`.
+        """Accept blocks of a new partition, whose first offset is `offset`.
 
         The partition takes no turns until `add` is called.
         """
@@ -174,7 +174,7 @@ class Interleaver:
         self._blocks[partition].append(block)
 
     def waiting_bytes(self, partition: int) -> int:
-        """Return the total size, in bytes, of a partition's blocks with messages to take."""
+        """Return the total bytes of a partition's blocks that contain messages to take."""
         return sum(block.size for block in self._blocks[partition])
 
     def has(self, partition: int) -> bool:

@@ -19,7 +19,7 @@ _METADATA_SECONDS = 30
 
 
 class KafkaClient:
-    """Reader of partitions from offsets that the caller chooses, without consumer group or commits.
+    """Reader of a topic's partitions, from chosen offsets, without consumer group or commits.
 
     Args:
         brokers: "host:port", or several addresses.

@@ -20,7 +20,7 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# Errors after which the writer may send a message again that kafka-python has dropped.
+# If kafka-python drops a message because of one of these errors, the writer may send it again.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",

@@ -257,7 +257,7 @@ class StreamSource:
         return self
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Use a separate journal for this worker, which alone reads its partitions.
+        """Use a separate journal for this worker: no other worker reads the same partitions.
 
         Args:
             worker: index of this worker, from 0.
@@ -335,8 +335,7 @@ class StreamSource:
             return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
-        """If new partitions have messages, let these partitions take turns from the next message
-        on."""
+        """If new partitions have messages, let them take turns from the next message on."""
         if self._fetcher is None:
             return
         with self._changed:
@@ -536,7 +535,7 @@ class StreamSource:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings that determine the rows of a batch, together with the messages and timing."""
+        """Settings that determine a batch's rows, together with the messages and the timing."""
         limits, schema = self._limits, self.format.schema
         return {
             "batch_size": self.batch_size,

@@ -52,7 +52,7 @@ def ssd_of(ssd: SsdConfig | None, old: dict[str, Any]) -> SsdConfig | None:
 
     Args:
         ssd: config of the SSD tier; None without an SSD tier.
-        old: the values of the old arguments, by the arguments' names.
+        old: dict from an old argument's name to its value.
 
     Raises:
         ValueError: an old argument sets a field of the SSD tier, but the path is missing.
