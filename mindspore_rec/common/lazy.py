@@ -41,7 +41,8 @@ def lazily(
     """Return the `__getattr__`, `__dir__` and `__all__` of a public package (PEP 562).
 
     The public names are the names that the package's source imports under `if TYPE_CHECKING:`.
-    Modules of the package itself, which `from package import module` imports, are not in `__all__`.
+    `__all__` does not contain the package's own modules, which `from package import module`
+    imports.
 
     Args:
         face: `__name__` of the calling module.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accept arguments of earlier versions that were moved into settings, renamed or removed.
+"""Accept an earlier version's arguments that were moved into settings, renamed or removed.
 
 Old arguments work until version 1.0, with a DeprecationWarning that names the new form. A decorator
 accepts the old arguments, so a function's signature has only the new arguments. The page
@@ -47,9 +47,9 @@ class Renamed:
     Args:
         old: old name of the argument.
         new: new name of the argument.
-        replaces: True if a call may have both names. If a call has both names, the old name's value
-            is used, as `dataclasses.replace` needs. If `replaces` is False, a call that uses both
-            names is an error. Default: False.
+        replaces: True if a call may use the old name and the new name together. If a call uses both
+            names, the old name's value is used, so that `dataclasses.replace` works. If `replaces`
+            is False, a call that uses both names is an error. Default: False.
     """
 
     old: str
@@ -217,7 +217,7 @@ def warn_of_old(name: str, instead: str) -> None:
 
     Args:
         name: the argument.
-        instead: the new form, which the warning recommends.
+        instead: the new form that the warning recommends.
     """
     warnings.warn(
         f"the argument {name} is deprecated and ends with version 1.0: {instead} "

@@ -75,7 +75,7 @@ def types_of(kind: Any) -> dict[str, Any]:
 
 
 def unknown_key(path: str, key: Any, known: Iterable[str]) -> SettingsError:
-    """Return the error for an unknown key, which suggests the nearest known key."""
+    """Return an error for an unknown key. The error suggests the nearest known key."""
     names = list(known)
     near = difflib.get_close_matches(str(key), names, 1, 0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Propose crosses for a schema, from rows with chosen values of the column with the most values."""
+"""Propose crosses (pairs of columns) for a schema, from a part of the rows."""
 
 from __future__ import annotations
 

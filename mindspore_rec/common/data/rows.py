@@ -321,8 +321,8 @@ class Rows:
                 `Order`. Default: None.
 
         Returns:
-            A source of batches that can resume in the middle of a pass, and that workers can
-            divide.
+            A source of batches. The source can resume in the middle of a pass, and can be divided
+            among workers.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -128,7 +128,7 @@ class Selection:
         return sum(each or 0 for each in rows)
 
     def why_empty(self) -> str:
-        """Return why there may be no rows, as a text to append to "has no rows"."""
+        """Return a text to append to "has no rows", which explains why there may be no rows."""
         if self.where is not None:
             return f" for which the filter {self.where} is true"
         return " in this part of a split" if self.shares else ""

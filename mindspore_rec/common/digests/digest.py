@@ -161,8 +161,8 @@ class DigestSum:
 
         Args:
             keys: int64 `[n]`, each key once.
-            rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, which contain the scale, the offset and
-                the codes of each row.
+            rows: float32 `[n, dim]`; or uint8 `[n, bytes]` with the scale, the offset and the codes
+                of each row.
         """
         keys = np.ascontiguousarray(keys, np.int64)
         self.add_digests(keys, _native.row_digests(keys, np.ascontiguousarray(rows)))

@@ -149,10 +149,10 @@ def run(job: Job, restarts: int = 0) -> Outcome:
     Return the outcome, and print the outcome in one line on stderr.
 
     The first Ctrl-C or SIGTERM asks the workers to stop. The second signal ends the workers at
-    once. The workers are also asked to stop if the output can no longer be written, because its
-    reader is gone (`| head`) or the disk is full. If the output cannot be written, later output is
-    dropped, and workers that still run after 20 s are ended. If output could not be written, the
-    exit code is 141 for a pipe without a reader, and 1 for all other errors.
+    once. The workers are also asked to stop if the output can no longer be written, for example
+    because the reader has ended (`| head`) or the disk is full. If the output cannot be written,
+    later output is dropped, and workers that still run after 20 s are ended. If output could not be
+    written, the exit code is 141 for a pipe without a reader, and 1 for all other errors.
 
     Args:
         job: what to run.

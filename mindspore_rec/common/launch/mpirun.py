@@ -88,7 +88,7 @@ def find_mpirun() -> Path:
 
 
 def _is_setting(name: str) -> bool:
-    """Return True if an environment variable is a launcher parameter of Open MPI that users set."""
+    """Return True if an environment variable sets a parameter of Open MPI's launcher."""
     return name.startswith("PRTE_MCA_")
 
 

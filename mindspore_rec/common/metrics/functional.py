@@ -130,7 +130,7 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     """Compute the AUC from the scores ``[P]`` of positives and ``[N]`` of negatives, in any order.
 
     The inputs are not checked. The time is O((P + N) log(P + N)). `auc_of_classes` needs memory for
-    sorted copies of both arrays.
+    a sorted copy of each class's scores.
 
     Examples:
         >>> auc_of_classes(np.array([0.35, 0.8]), np.array([0.1, 0.4]))
@@ -196,8 +196,8 @@ def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
     Only the order of a positive and a negative in the same bin is unknown, and each such pair adds
     an error of at most one half. The bound ``0.5 * sum_b(P_b * N_b) / (P * N)`` is half the share
     of the pairs whose positive and negative are in the same bin. The bound holds for any scores.
-    The error equals the bound if the positives are above the negatives in every bin, or below the
-    negatives in every bin.
+    The error equals the bound if, in every bin, all positives are above all negatives.
+    The same is true if, in every bin, all positives are below all negatives.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))

@@ -74,7 +74,7 @@ class Places(NamedTuple):
 
 
 def recall(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> float:
-    """Compute the mean share of a row's targets that are among the first k items.
+    """Compute the share of a row's targets among the first k items, averaged over the rows.
 
     Args:
         rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
@@ -137,14 +137,14 @@ def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> f
 def mean_reciprocal_rank(
     rank: npt.ArrayLike, k: int | None = None, offsets: npt.ArrayLike | None = None
 ) -> float:
-    """Compute the mean of 1 divided by the place of a row's first target.
+    """Compute the mean, over the rows, of 1 divided by the place of the row's first target.
 
     Source: Voorhees 1999, The TREC-8 question answering track report.
 
     Args:
         rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
-        k: number of items of a row that count. The row's value is 0 if none of its first k items is
-            a target. Default: None, which means all items.
+        k: only the first k items of a row count. The row's value is 0 if none of its first k items
+            is a target. Default: None, which means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 

@@ -104,7 +104,7 @@ class OnnxRunner(Runner):
         return compute
 
     def weights(self) -> Mapping[str, Any]:
-        """Return the dense parameters by name, as values of ONNX Runtime."""
+        """Return a dict from name to ONNX Runtime value, for the dense parameters."""
         return self._weights
 
     def _rows(self, lookup: Lookup, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -142,7 +142,7 @@ class OnnxRunner(Runner):
         self._weights = self.as_weights(values)
 
     def as_weights(self, values: Sequence[tuple[Any, np.ndarray]]) -> dict[str, Any]:
-        """Return copies of the values by name, as values of ONNX Runtime."""
+        """Return a dict from name to ONNX Runtime value, with copies of the values."""
         return {
             spec.name: self._value(np.array(array, spec.dtype, order="C")) for spec, array in values
         }

@@ -39,7 +39,7 @@ class Runner(ABC):
         network: MindSpore's Cell, or None.
         features: feature pipeline that the builder returned together with the network, or None.
         inputs: inputs of the network, or None if the inputs are not known.
-        tables: the network's tables by name.
+        tables: dict from table name to table of the network.
         parameters: the network's dense parameters, each an object with `name`, `shape` and `dtype`.
     """
 

@@ -11,8 +11,7 @@ __all__ = ["SharedLock"]
 
 
 class SharedLock:
-    """Lock of many readers or one writer. New readers wait until a waiting writer
-    has finished.
+    """Lock of many readers or one writer. New readers wait until a waiting writer has finished.
 
     Example:
         >>> lock = SharedLock()

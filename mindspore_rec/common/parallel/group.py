@@ -285,7 +285,7 @@ def _wait_for_engine() -> None:
 
 
 def worker_group() -> WorkerGroup:
-    """Return the workers of this job. The first call in a process connects to the other workers.
+    """Return this job's workers. The first call of `worker_group` connects to the other workers.
 
     Under `python -m mindspore_rec.launch -n N` or Open MPI's `mpirun -n N` there are N workers.
     Without a launcher there is one worker, and MPI is not started.

@@ -51,7 +51,7 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 
 
 def launched(environment: Mapping[str, str], process: int) -> Launched | None:
-    """Return the numbers that Open MPI's launcher set, or None in a process that trains alone.
+    """Return the worker counts that Open MPI's launcher set; None in a process that trains alone.
 
     Args:
         environment: environment variables.

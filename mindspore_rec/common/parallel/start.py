@@ -36,7 +36,7 @@ HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
 # Variable in which this package's launcher sets the number of threads of each worker.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
 _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
-# Minimum, in seconds, of the time limit within which all workers must start.
+# Minimum time limit, in seconds, for the start of all workers.
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
 _GET_MPI = f"install it with: {pip_install('mpi')}"

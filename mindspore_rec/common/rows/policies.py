@@ -97,8 +97,8 @@ class SketchAdmission:
         threshold: as for `CountAdmission`, at most 65535.
         sketch_bytes: bytes of the filter, at least 1024. Default: 64 MiB.
         max_threshold: the highest threshold that may be set later, 1 to 65535 and at least
-            `threshold`. A counter has 4 bits if `max_threshold` is at most 15, 8 bits if it is at
-            most 255, and otherwise 16 bits. Default: `threshold`.
+            `threshold`. A counter has 4 bits for a `max_threshold` up to 15, 8 bits up to 255, and
+            16 bits above 255. Default: `threshold`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -288,8 +288,7 @@ class Eviction:
         return by_age or self.has_capacity or self.min_norm != -1.0
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments for `_native.Table` and for the native table's
-        `set_eviction`."""
+        """Return the keyword arguments for `_native.Table` and for its `set_eviction`."""
         return {
             "max_idle_steps": self.max_idle_steps,
             "max_idle_seconds": self.max_idle_seconds,

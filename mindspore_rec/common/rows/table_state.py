@@ -29,7 +29,7 @@ class TableState(NativeAccess):
 
     @property
     def vocabulary(self) -> int:
-        """Number of ids of a static table, whose ids start at 0; 0 for a hash table."""
+        """Number of ids of a static table (ids start at 0); 0 for a hash table."""
         return self._table.vocabulary
 
     @property

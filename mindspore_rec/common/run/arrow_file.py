@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of Arrow IPC files that checks every part before Arrow decodes it.
+"""Reader of Arrow IPC files: every part of a file is checked before Arrow decodes the part.
 
 Files of checkpoints are not compressed, so a batch is a mapped part of the file and takes no
 memory. A file with compressed buffers is refused, because it could decode to any size. The

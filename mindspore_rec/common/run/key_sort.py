@@ -21,8 +21,8 @@ class KeySort:
     files are sorted one by one. The ranges are chosen from the first rows added.
 
     Args:
-        directory: directory of the files. `KeySort` makes the directory when it needs files, and
-            `close` removes the directory.
+        directory: directory for the sort's temporary files. `KeySort` makes the directory when it
+            needs files, and `close` removes the directory.
         dtype: structured dtype of a row, with a field `key`.
         rows: approximate number of rows that will be added.
         part_bytes: bytes of rows that are sorted in memory at a time. Default: 256 MiB.

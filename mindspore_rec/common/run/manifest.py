@@ -131,7 +131,7 @@ def put_in_place(beside: Path, target: Path) -> None:
 
 
 def describe_files(directory: Path) -> dict[str, Any]:
-    """Return the size and the checksum of each file in a directory, as a manifest stores them."""
+    """Return the manifest's entries for the files of a directory: each file's size and checksum."""
     return {
         path.name: {"size": path.stat().st_size, "crc32c": _checksum(path)}
         for path in sorted(directory.iterdir())

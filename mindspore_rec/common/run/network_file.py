@@ -105,7 +105,7 @@ class NetworkFile:
         parameters: dense parameters that are inputs of the model.
         dense, ids: the ONNX models of the dense part and of the ids, as bytes. `ids` is empty if
             all ids are inputs of the network.
-        directory: the directory of the files.
+        directory: directory that contains the network's files.
     """
 
     model: dict[str, Any] | None

@@ -2,8 +2,8 @@
 """Share: the part of a table's keys that belongs to one of several workers.
 
 A table that one worker saved has one part with all keys. A table that was distributed over several
-workers has one part for each worker, which contains the worker's keys. The number of workers that
-read a checkpoint may differ from the number of workers that wrote it.
+workers has one part for each worker. The part contains the worker's keys. The number of workers
+that read a checkpoint may differ from the number of workers that wrote it.
 """
 
 from __future__ import annotations

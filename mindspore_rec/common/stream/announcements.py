@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Announce new checkpoints on a Kafka topic, so that predictors need not wait for their next poll.
 
-Only the announcement goes through Kafka: a predictor reads and checks the directory itself. If an
-announcement is lost, late or wrong, the predictor is only delayed, and finds the checkpoint at the
-predictor's next poll.
+Only the announcement goes through Kafka: a predictor itself reads and checks the checkpoint's
+directory. If an announcement is lost, late or wrong, the predictor is only delayed, and finds the
+checkpoint at the predictor's next poll.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Assignment:
         return {p: b[side] for p, b in self._client.bounds(self.partitions).items()}
 
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
-        """Return the first offset to read of each partition of `partitions` that is not in `known`.
+        """For each partition that is not in `known`, return the first offset to read.
 
         If `start` has offsets by partition, each partition begins at its offset in `start`. A
         partition without an offset in `start` begins at 0. If `start` has no offsets, a stream of

@@ -122,7 +122,7 @@ class BatchSource(ABC):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns; empty if not known before the first batch."""
+        """Names of the columns; empty if the names are not known before the first batch."""
         return []
 
     @property
@@ -267,13 +267,13 @@ class BatchWrapper(BatchSource):
     after the last batch that was used in training.
 
     Args:
-        source: source of the batches.
+        source: source whose batches are changed.
         learner: object that learns from batches in the method `change`. The learner has the methods
             `state_dict` and `load_state_dict`. The learner's state after each batch is part of the
             wrapper's state. Default: None.
 
     Attributes:
-        source: source of the batches.
+        source: source whose batches are changed.
 
     Raises:
         TypeError: `source` is not a BatchSource, or `learner` has no `load_state_dict`.
@@ -319,7 +319,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns; empty if not known before the first batch."""
+        """Names of the columns; empty if the names are not known before the first batch."""
         return self.source.column_names
 
     @property

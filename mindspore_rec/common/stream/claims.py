@@ -30,7 +30,7 @@ class Claims:
     """Log of the claims on the names of a channel's senders.
 
     Args:
-        client: reader of the log, which has one partition.
+        client: reader of the log. The log has one partition.
         producer: writer to the log.
         name: name of the sender.
 

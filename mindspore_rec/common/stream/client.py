@@ -60,7 +60,7 @@ class LogClient(Protocol):
         """Read only the partitions in `offsets`, each from its offset on."""
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition, in order.
+        """Return a dict from partition to new messages, in order.
 
         Wait up to `seconds` if there are no messages. Messages of a paused partition are returned
         later.

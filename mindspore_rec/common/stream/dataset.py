@@ -154,7 +154,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of a batch's arrays; empty if not known before the first batch."""
+        """Names of a batch's arrays; empty if the names are not known before the first batch."""
         return list(self._names)
 
     @property
@@ -228,9 +228,9 @@ class StreamingDataset(BatchSource):
         """Return the position in the stream and the transform's state as JSON values.
 
         Args:
-            batches: return the state after this number of batches, counted over all runs. The state
-                is known for the last 1024 batches. Default: None, which means the state after the
-                last batch.
+            batches: return the state after this number of batches, counted over all runs. The
+                states after the last 1024 batches are kept. Default: None, which means the state
+                after the last batch.
 
         Raises:
             ValueError: the state after `batches` batches is not known.

@@ -106,8 +106,8 @@ class Format(ABC):
     Attributes:
         check: function that checks rows, and raises BadMessageError if a value is illegal in its
             column. Default: None.
-        sequence_of: function that returns the producer and the number of a message, by which
-            duplicates are detected; the function returns None for a message without a number.
+        sequence_of: function that returns a message's producer and sequence number, or None for a
+            message without a number. Sequence numbers are used to detect duplicates.
             Default: None, which means that no message has a number.
 
     Raises:
@@ -127,7 +127,7 @@ class Format(ABC):
         self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Decode messages that have bytes.
+        """Decode messages that are not empty.
 
         The errors of bad messages are returned in the result, and not raised.
         """

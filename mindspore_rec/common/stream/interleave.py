@@ -403,4 +403,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Do nothing, as the default function `on_good`."""
+    """Do nothing; the default of `on_good`."""

@@ -16,7 +16,8 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """Handler of SIGINT and SIGTERM: the first requests a stop, a second raises KeyboardInterrupt.
+    """Handle SIGINT and SIGTERM: the first signal requests a stop, a second raises
+    KeyboardInterrupt.
 
     While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
     the first signal raises KeyboardInterrupt at once, even if a source has no data for a long time.

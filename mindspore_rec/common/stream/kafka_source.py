@@ -37,11 +37,11 @@ class KafkaSource(StreamSource):
     Args:
         brokers: "host:port", or several addresses.
         topic: name of an existing topic.
-        schema: the columns of a row with their types, as an Arrow schema, or a `Schema`. If a value
-            does not fit a `Schema`, its message is bad, and the dead letter's reason names the
-            column, the row and the value. The `Schema` decides the types of JSON and TSV messages;
-            for Arrow messages, the first message that fits the `Schema` decides the types. None is
-            legal only for "arrow", and means the columns of the first message.
+        schema: Arrow schema with the columns of a row, or a `Schema`. If a value does not fit a
+            `Schema`, its message is bad, and the dead letter's reason names the column, the row and
+            the value. The `Schema` decides the types of JSON and TSV messages; for Arrow messages,
+            the first message that fits the `Schema` decides the types. None is legal only for
+            "arrow", and means the columns of the first message.
         format: "arrow" if a message is an Arrow IPC stream (see `pack`), "tsv" or "json" if a
             message is one or more lines (default "arrow"). A `Format` object is legal too, and
             requires that `schema` is None.

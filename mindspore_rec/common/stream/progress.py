@@ -14,7 +14,7 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Counter of a stream's batches and rows, which also stores the latest event times.
+    """Counter of a stream's batches and rows. The counter also stores the latest event times.
 
     Args:
         event_column: name of the column that contains the events' times; None if there is no such

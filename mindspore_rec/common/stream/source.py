@@ -638,7 +638,7 @@ class StreamSource:
 
     @property
     def position(self) -> dict[int, int]:
-        """Offset of the next message after the last batch, by partition."""
+        """Dict from partition to the offset of the next message after the last batch."""
         offsets = self.state_dict()["order"]["offsets"]
         return {int(p): offset for p, offset in offsets.items()}
 

@@ -69,9 +69,9 @@ class FeatureWorker:
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
             raised if the state belongs to a different stream or sender. A missing state is an error
-            if a worker with this name has saved a state before. An error is also raised if the
-            worker must repeat messages that were sent after the state was saved, but cannot,
-            because a setting has changed or the journal is missing.
+            if a worker with this name has saved a state before. An error is also raised if a
+            changed setting or a missing journal prevents the worker from repeating the messages
+            that were sent after the state was saved.
         RuntimeError: another process uses the state, or (ReplacedError) has just taken over the
             state.
         ConnectionError: no broker answers.
@@ -195,8 +195,8 @@ class FeatureWorker:
         Args:
             last: sequence number of the last sent message.
             lost: True if the journal lacks decisions.
-            fixed: old values of changed settings that must keep the old values until the messages
-                are repeated.
+            fixed: old values of the changed settings. The settings must keep the old values until
+                the messages are repeated.
         """
         number, source = self._sender.next, self._dataset.source
         sent = f"messages {number} to {last} were sent after the state in {self._path} was saved"

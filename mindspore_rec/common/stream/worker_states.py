@@ -23,7 +23,8 @@ def join_states(states: Sequence[Any]) -> Any:
     """Return the states of all workers as one value.
 
     Args:
-        states: the state of each worker, by rank: a JSON value that may contain arrays.
+        states: the workers' states in the order of ranks. Each state is a JSON value that may
+            contain arrays.
 
     Returns:
         If all states are equal, one of the states. If the states differ, a dict with two entries:
