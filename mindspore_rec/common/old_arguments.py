@@ -239,7 +239,7 @@ def _spoken(target: Callable[..., Any]) -> str:
 
 
 def level_outside() -> int:
-    """Return the `stacklevel` with which a warning points at the first line outside the library.
+    """Return the `stacklevel` for a warning, so that it names the first line outside the library.
 
     Example:
         >>> level_outside() > 0

@@ -26,7 +26,7 @@ class Slab(NamedTuple):
 
     Args:
         item: number of the item that contains the rows.
-        first: index of the first of these rows within the item.
+        first: index, within the item, of the first row in `rows`.
         rows: the rows.
         last: True if these rows are the last of the item.
     """

@@ -67,7 +67,7 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
         state: result of `Place.state`, or the results of all workers joined by `join_states`.
         worker: the worker whose position is returned. If the number of workers has changed, the
             workers divide the remaining rows of the pass.
-        order: description of the order in which rows are read. `state` must contain an equal
+        order: description of the order in which rows are read. `state` must contain the same
             `order`.
         data: digest of the data. `state` must contain the same digest.
 

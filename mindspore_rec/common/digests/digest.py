@@ -168,7 +168,7 @@ class DigestSum:
         self.add_digests(keys, _native.row_digests(keys, np.ascontiguousarray(rows)))
 
     def add_digests(self, keys: np.ndarray, digests: np.ndarray) -> None:
-        """Add rows by their keys, int64 `[n]`, and their digests, uint64 `[n]`."""
+        """Add rows, given their keys, int64 `[n]`, and their digests, uint64 `[n]`."""
         if len(self._sums) == 1:
             self._rows[0] += len(keys)
             self._sums += digests.sum(dtype=np.uint64)  # of arrays: modulo 2^64 without a warning

@@ -14,10 +14,10 @@ the metric classes, such as `auc_of_classes` and `bin_sums`, do not check their 
 
 A row with the optional weight w, at least 0, counts like w equal rows.
 
-The metrics of rankings have the ranks of relevant items as their argument: `recall`, `hit_rate`,
-`ndcg`, `mean_reciprocal_rank` and `average_precision`. The module `common/metrics/ranking.py`
-defines ranks, ties and the metrics of rankings. `mid_ranks` and `relevant_ranks` compute ranks from
-scores. `coverage` computes the share of all items that are in at least one list.
+The ranking metrics `recall`, `hit_rate`, `ndcg`, `mean_reciprocal_rank` and `average_precision`
+take the ranks of the relevant items. The module `common/metrics/ranking.py` defines ranks, ties and
+the metrics of rankings. `mid_ranks` and `relevant_ranks` compute ranks from scores. `coverage`
+computes the share of all items that are in at least one list.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ PROBABILITY_EPS = 1e-7
 
 
 class ReliabilityCurve(NamedTuple):
-    """Predicted and observed click rate by bins of the predicted probability.
+    """Predicted and observed click rate in each bin of predicted probabilities.
 
     All fields are arrays with one value per bin. Bin ``i`` contains the probabilities ``lower[i] <
     p <= upper[i]``. The first bin contains ``p = 0`` too. The means of an empty bin are NaN.
@@ -191,13 +191,13 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 
 
 def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
-    """Compute a bound of the difference between :func:`auc_from_counts` and the AUC of the scores.
+    """Compute an upper bound of the error of :func:`auc_from_counts`, compared with the exact AUC.
 
     Only the order of a positive and a negative in the same bin is unknown, and each such pair adds
     an error of at most one half. The bound ``0.5 * sum_b(P_b * N_b) / (P * N)`` is half the share
     of the pairs whose positive and negative are in the same bin. The bound holds for any scores.
-    The error equals the bound if, in every bin, all positives are above all negatives.
-    The same is true if, in every bin, all positives are below all negatives.
+    The error equals the bound if, in every bin, all positives are above all negatives, or if, in
+    every bin, all negatives are above all positives.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))
@@ -323,7 +323,8 @@ def normalized_entropy(
     *,
     from_logits: bool = False,
 ) -> float:
-    """Compute the log loss divided by the entropy of the mean label; predicting the mean gives 1.
+    """Compute the log loss divided by the entropy of the mean label; always predicting the mean
+    gives 1.
 
     Source: He et al. 2014, Practical Lessons from Predicting Clicks on Ads at Facebook
     (https://doi.org/10.1145/2648584.2648589), equation 1.
@@ -432,7 +433,7 @@ def reliability_curve(
 
 
 def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return bin edges ``[bins + 1]``: of equally wide bins, or the checked edges in ``bins``.
+    """Return bin edges ``[bins + 1]``: edges of bins of equal width, or the checked edges ``bins``.
 
     Raises:
         ValueError: the number is below 1, or the edges do not rise from 0 to 1.

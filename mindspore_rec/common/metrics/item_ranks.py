@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute the ranks of items among all items, and the best items, from products of vectors."""
+"""Compute the ranks of items, and the best items, from products of user and item vectors."""
 
 from __future__ import annotations
 

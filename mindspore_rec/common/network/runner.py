@@ -35,7 +35,7 @@ class Runner(ABC):
 
     Attributes:
         name: name of the library that computes the answers, as `Status` reports it.
-        lock: lock that is held during `start` and during changes.
+        lock: lock of the network, held during each call of `start` and during each change.
         network: MindSpore's Cell, or None.
         features: feature pipeline that the builder returned together with the network, or None.
         inputs: inputs of the network, or None if the inputs are not known.

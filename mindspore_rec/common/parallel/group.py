@@ -122,7 +122,7 @@ class WorkerGroup:
         self.require_all_equal({what: digest})
 
     def require_all_equal(self, digests: dict[str, str]) -> None:
-        """Check that each digest in a dict from name to digest is the same on all workers.
+        """Check that several named digests are the same on all workers.
 
         Raises:
             WorkerError: digests differ. The error message names the first digest that differs, and

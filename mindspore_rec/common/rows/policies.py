@@ -46,8 +46,8 @@ class CountAdmission:
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. If there are `max_candidates` counters, a new counter
-            replaces the counter with the least count among a few counters. If several counters have
-            the least count, the oldest counter is replaced. Default: no maximum.
+            replaces an old counter: the counter with the least count of a few counters. If several
+            counters have the least count, the oldest counter is replaced. Default: no maximum.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -207,8 +207,8 @@ class Eviction:
     Args:
         max_idle_steps: number of whole steps without a training lookup after which a row is
             evicted, at least 1. With a limit of 1, a row must be looked up in every step to stay in
-            the table. If a row is written between two steps, its age is measured from the next
-            step.
+            the table. If a row is written between two steps, the row's age is measured from the
+            next step.
             Default: None, which means no limit. For all limits, -1 means the same as None.
         max_idle_seconds: seconds of event time without a training lookup after which a row is
             evicted, at least 1. A row's age is the watermark (greatest event time of the batches so

@@ -73,7 +73,7 @@ def write_counters(counters: Counters, path: Path) -> str | None:
 
 
 def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
-    """Check that a file of counters fits a table whose `admission_of` is `admission`.
+    """Check that a file of counters fits a table with the admission policy `admission`.
 
     Raises:
         CheckpointError: the file is damaged, contains counters of another kind, or contains a

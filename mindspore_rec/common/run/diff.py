@@ -19,7 +19,7 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Numbers of different and of equal rows of a table in two states.
+    """Comparison of a table in two states: the numbers of equal and of different rows.
 
     Attributes:
         only_first, only_second: number of rows whose key the other state lacks.

@@ -149,7 +149,7 @@ class NetworkFile:
 
 
 def write_reason(directory: Path, reason: str) -> None:
-    """Write a description with the reason why the network could not be written."""
+    """Write a description that contains the reason why the network could not be written."""
     described = {"format_version": FORMAT_VERSION, "reason": reason}
     (directory / DESCRIPTION).write_text(json.dumps(described) + "\n")
 

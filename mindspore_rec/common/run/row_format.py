@@ -99,7 +99,7 @@ pa.register_extension_type(Int8Rows(5))
 
 
 def list_type(dtype: np.dtype) -> pa.DataType:
-    """Return the Arrow type of a structured array's column with several numbers per row.
+    """Return the Arrow type for a structured array's field that has several numbers per row.
 
     Example:
         >>> list_type(np.dtype(("<f2", (3,))))
@@ -128,7 +128,7 @@ def flat_of(column: pa.Array) -> np.ndarray:
 
 
 def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Convert float32 numbers to a column's type, with the rounding of a table of this type."""
+    """Convert float32 numbers to a column's type, and round as a table of this type does."""
     if dtype.kind == "u":
         return to_bytes(numbers, 8) if dtype.itemsize == 1 else to_bfloat16(numbers)
     with np.errstate(over="ignore"):

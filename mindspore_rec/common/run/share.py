@@ -54,7 +54,7 @@ class Share:
         return range(first, -(-(self.worker + 1) * parts // self.workers))
 
     def is_part_of(self, parts: int) -> bool:
-        """Return True if the share contains exactly the keys of one of `parts` equal parts."""
+        """Return True if the share is exactly one of `parts` equal parts of the keys."""
         return self.workers == parts
 
 

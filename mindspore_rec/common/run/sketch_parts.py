@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Join the sketches of several workers: for all keys, or for a new number of workers.
+"""Join the sketches of several workers into the sketch of all keys or of a share of the keys.
 
 A worker counts only its own keys. A sketch consists of blocks. Some bits of a key's hash select
 both the block that counts the key and the worker that owns the key. The hash values are divided

@@ -289,7 +289,7 @@ def _check_order(path: Path, keys: np.ndarray, last: Any, legal: tuple[int, int]
 
 
 def write_keys(keys: np.ndarray, path: Path) -> None:
-    """Write keys in ascending order, as an Arrow IPC file with the column `key`."""
+    """Write keys in ascending order to an Arrow IPC file with the column `key`."""
     batch = pa.record_batch([pa.array(np.sort(keys), pa.int64())], schema=KEYS)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)

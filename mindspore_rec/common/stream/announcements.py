@@ -105,8 +105,8 @@ class AnnouncementReader:
     Args:
         brokers: "host:port", or several addresses.
         topic: the topic of the `Announcer`.
-        heard: function that is called with each announcement, in a thread of this object. To call
-            `Predictor.wake`, pass `lambda _: predictor.wake()`.
+        heard: function that is called with each announcement. The call runs in a thread of this
+            object. To call `Predictor.wake`, pass `lambda _: predictor.wake()`.
         options: further settings of `kafka.KafkaConsumer`. Default: none.
 
     Raises:

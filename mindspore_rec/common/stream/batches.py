@@ -393,7 +393,7 @@ class BatchWrapper(BatchSource):
         return self.source.covered_streams()
 
     def skip_passes(self, passes: int) -> None:
-        """Mark `passes` passes over the source as already read."""
+        """Mark the first `passes` passes over the source as read."""
         self.source.skip_passes(passes)
 
     @property

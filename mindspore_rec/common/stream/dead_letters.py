@@ -61,7 +61,7 @@ class DeadLetters:
     def look_up(
         self, topic: str, offsets: Mapping[int, int], marks: Mapping[str, int] | None
     ) -> None:
-        """Find the messages, from `offsets` on, that are already in the dead-letter topic.
+        """Find which messages, from `offsets` on, are already in the dead-letter topic.
 
         Args:
             topic: the topic whose bad messages will be sent.

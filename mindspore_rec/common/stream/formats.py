@@ -330,7 +330,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _are_empty_lists(kind: pa.DataType) -> bool:
-    """Return True for lists of Arrow's null type; lists without values have this type."""
+    """Return True for a list of Arrow's null type, which is the type of lists without values."""
     return _is_list(kind) and bool(pa.types.is_null(kind.value_type))
 
 

@@ -16,8 +16,7 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """Handle SIGINT and SIGTERM: the first signal requests a stop, a second raises
-    KeyboardInterrupt.
+    """Handler of SIGINT and SIGTERM: the first requests a stop, a second raises KeyboardInterrupt.
 
     While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
     the first signal raises KeyboardInterrupt at once, even if a source has no data for a long time.
@@ -33,7 +32,7 @@ class Interruption:
     a step like SIGINT, and `restore` reinstalls the SIGINT handler after the step.
 
     Args:
-        work: how the printed message names the work that is finished after the first signal
+        work: name, in the printed message, of the work that is finished after the first signal
             (default "this step").
 
     Attributes:

@@ -90,8 +90,7 @@ class KafkaClient:
         return None if known is None or known.int == 0 else str(known)
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return a dict from partition to its first offset and the offset after its last
-        message."""
+        """Return {partition: (first offset, offset after the last message)}."""
         places = [self._place(p) for p in partitions]
         first = self._consumer.beginning_offsets(places)
         last = self._consumer.end_offsets(places)
@@ -109,8 +108,7 @@ class KafkaClient:
             self._consumer.seek(self._place(partition), offset)
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return a dict from partition to new messages. Wait up to `seconds` if there are no
-        messages."""
+        """Return {partition: new messages}. Wait up to `seconds` if there are no messages."""
         wanted = set(paused)
         if wanted != self._paused:
             self._consumer.resume(*map(self._place, self._paused - wanted))

@@ -104,8 +104,7 @@ class MemoryClient:
         return self._log.topic_id
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return a dict from partition to its first offset and the offset after its last
-        message."""
+        """Return {partition: (first offset, offset after the last message)}."""
         return {p: (0, len(self._log._logs[p])) for p in partitions}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
@@ -113,8 +112,7 @@ class MemoryClient:
         self._next = dict(offsets)
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return a dict from partition to new messages. Wait up to `seconds` if there are no
-        messages."""
+        """Return {partition: new messages}. Wait up to `seconds` if there are no messages."""
         with self._log._changed:
             by_partition = self._take(paused)
             if not by_partition and seconds > 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReadWatch: detect a stream that a training reads although no checkpoint saves its position.
+"""ReadWatch: detect a stream that a training reads although no checkpoint saves the position.
 
 A data object that only passes on a stream's batches can hide the stream: the training does not know
 the stream, and checkpoints do not save the stream's position. `ReadWatch` detects a hidden stream

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tier on Redis: module `tier` with `client`, `nodes`, `link`, `wire` (commands) and `marker`."""
+"""Tier on Redis: the modules `tier`, `client`, `nodes`, `link`, `wire` (commands) and `marker`."""
