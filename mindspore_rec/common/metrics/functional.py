@@ -323,8 +323,7 @@ def normalized_entropy(
     *,
     from_logits: bool = False,
 ) -> float:
-    """Compute the log loss divided by the entropy of the mean label; always predicting the mean
-    gives 1.
+    """Compute the log loss divided by the entropy of the mean label; predicting the mean gives 1.
 
     Source: He et al. 2014, Practical Lessons from Predicting Clicks on Ads at Facebook
     (https://doi.org/10.1145/2648584.2648589), equation 1.

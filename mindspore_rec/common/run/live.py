@@ -41,8 +41,8 @@ class LiveTable:
         name: name of the table.
         saved: digest of the rows in the checkpoint's files.
         served: digest of the rows in the server.
-        wrong: keys whose rows differ between the files and the server, each key with the kind of
-            difference. If many rows differ, `wrong` contains only some keys.
+        wrong: dict from key to kind of difference, for the keys whose rows differ between the files
+            and the server. If many rows differ, `wrong` contains only some keys.
     """
 
     name: str
