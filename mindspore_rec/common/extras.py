@@ -47,8 +47,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 def pip_install(*extras: str) -> str:
     """Return the command that installs the packages of extras.
 
-    The command names the packages instead of this library's extras, because package indices have a
-    different package under this library's name (`leftovers`).
+    The command names the packages instead of this library's extras, because package indices contain
+    a different package with this library's name (see `leftovers`).
 
     Example:
         >>> pip_install("kafka")

@@ -41,11 +41,12 @@ def lazily(
     """Return the `__getattr__`, `__dir__` and `__all__` of a public package (PEP 562).
 
     The public names are the names that the package's source imports under `if TYPE_CHECKING:`.
-    Modules of the package itself, which `from package import module` imports, are not in `__all__`.
+    `__all__` does not contain the package's own modules, which `from package import module`
+    imports.
 
     Args:
         face: `__name__` of the calling module.
-        aliases: additional names for objects of the package, which `__dir__` does not list.
+        aliases: additional names of the package's objects. `__dir__` does not list these names.
         sentences: names that the package lacks, each with a sentence about its replacement. The
             error for a missing name contains the name's sentence. A missing name raises
             AttributeError, or ImportError for `from package import name`.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Detect an old package with this library's name: upstream's MindRec 0.2 and 0.3.
 
-Package indices still have the old package, so pip installs it under this library's name. The old
-package cannot be imported with current versions of MindSpore. If both packages are installed,
-Python may import the old package instead of this library.
+Package indices still have the old package, so pip installs the old package under this library's
+name. The old package cannot be imported with current versions of MindSpore. If both packages are
+installed, Python may import the old package instead of this library.
 """
 
 from __future__ import annotations

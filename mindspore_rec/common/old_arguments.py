@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accept arguments of earlier versions that were moved into settings, renamed or removed.
+"""Accept an earlier version's arguments that were moved into settings, renamed or removed.
 
 Old arguments work until version 1.0, with a DeprecationWarning that names the new form. A decorator
 accepts the old arguments, so a function's signature has only the new arguments. The page
@@ -47,9 +47,9 @@ class Renamed:
     Args:
         old: old name of the argument.
         new: new name of the argument.
-        replaces: True if a call may have both names. If a call has both names, the old name's value
-            is used, as `dataclasses.replace` needs. If `replaces` is False, a call that uses both
-            names is an error. Default: False.
+        replaces: True if a call may use the old name and the new name together. If a call uses both
+            names, the old name's value is used, so that `dataclasses.replace` works. If `replaces`
+            is False, a call that uses both names is an error. Default: False.
     """
 
     old: str
@@ -78,8 +78,9 @@ class InSettings:
         argument: name of the argument whose value is the settings object.
         kind: class of the settings object.
         names: names of the old arguments.
-        first: how the warning shows the first argument of `kind`, such as `"path, "`. If `first` is
-            set, the value that a call passes for `argument` becomes the first argument of `kind`.
+        first: text that the warning shows for the first argument of `kind`, such as `"path, "`. If
+            `first` is set, the value that a call passes for `argument` becomes the first argument
+            of `kind`.
     """
 
     argument: str
@@ -129,7 +130,7 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
     """Return a decorator that makes a function or class accept arguments of earlier versions.
 
     Args:
-        *changes: for each old argument, its conversion, such as a `Renamed`.
+        *changes: one conversion, such as a `Renamed`, for each old argument.
         order: names of the old signature's positional arguments, in order. Needed only if a
             positional argument was removed. Positional values at and after the first removed
             argument are passed by name.
@@ -176,7 +177,7 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
 
 
 def old_attribute(old: str, new: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Return a class decorator that keeps the old name of a renamed attribute.
+    """Return a class decorator, so that the old name of a renamed attribute still works.
 
     Args:
         old: old name of the attribute.
@@ -212,11 +213,11 @@ def old_attribute(old: str, new: str) -> Callable[[type[Kind]], type[Kind]]:
 
 
 def warn_of_old(name: str, instead: str) -> None:
-    """Warn, at the first line outside the library, that an argument is deprecated.
+    """Warn that an argument is deprecated. The warning names the first line outside the library.
 
     Args:
         name: the argument.
-        instead: the new form, which the warning recommends.
+        instead: the new form that the warning recommends.
     """
     warnings.warn(
         f"the argument {name} is deprecated and ends with version 1.0: {instead} "
@@ -238,7 +239,7 @@ def _spoken(target: Callable[..., Any]) -> str:
 
 
 def level_outside() -> int:
-    """Return the `stacklevel` with which a warning points at the first line outside the library.
+    """Return the `stacklevel` for a warning, so that it names the first line outside the library.
 
     Example:
         >>> level_outside() > 0

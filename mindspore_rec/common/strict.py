@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SettingsError(ValueError):
-    """Raised if a value in a YAML file is illegal; the text begins with the key's path."""
+    """Raised if a value in a YAML file is illegal; the error's text begins with the key's path."""
 
 
 def from_mapping(kind: type[T], values: Any, path: str = "") -> T:
@@ -75,7 +75,7 @@ def types_of(kind: Any) -> dict[str, Any]:
 
 
 def unknown_key(path: str, key: Any, known: Iterable[str]) -> SettingsError:
-    """Return the error for an unknown key, which suggests the nearest known key."""
+    """Return an error for an unknown key. The error suggests the nearest known key."""
     names = list(known)
     near = difflib.get_close_matches(str(key), names, 1, 0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"

@@ -25,8 +25,8 @@ class Slab(NamedTuple):
     """Consecutive rows of an item.
 
     Args:
-        item: number of the item.
-        first: index in the item of the first of these rows.
+        item: number of the item that contains the rows.
+        first: index, within the item, of the first row in `rows`.
         rows: the rows.
         last: True if these rows are the last of the item.
     """
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
 
     Args:
         order: order in which a pass reads rows.
-        fetch: function that returns the stored bytes or rows of a part, for `decode`.
+        fetch: function that returns the stored bytes or rows of a part. `decode` gets the result.
         decode: function that returns the rows of a part, given the part's number and the result of
             `fetch`.
         in_order: function that returns True for a part that must be fetched in the order of the
@@ -60,7 +60,7 @@ class Reading(NamedTuple):
 
 
 def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -> Iterator[Slab]:
-    """Yield the rows of the items from item `first` on, without the first `skip` rows of `first`.
+    """Yield the rows of `items[first:]`, without the first `skip` rows of `items[first]`.
 
     Threads read the rows of the next two windows ahead. Further windows are read ahead until the
     waiting windows contain more parts than there are threads, or contain two million rows.
@@ -155,10 +155,10 @@ def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordB
 
 
 def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
-    """Yield batches of `size` rows (the last may have fewer), and the place after each batch.
+    """Yield batches of `size` rows (the last batch may be smaller), and the place after each batch.
 
-    Returns: The rows of the batch, and the place of the next batch: the number of the item in which
-        the next batch begins, and the number of the item's rows that were already used.
+    Returns: The rows of the batch, the number of the item in which the next batch begins, and the
+        number of this item's rows that were already used.
     """
     pieces: list[pa.RecordBatch] = []
     need, place = size, (0, 0)

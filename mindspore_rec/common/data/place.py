@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place: a position in the passes over the data, which any number of workers can load from JSON."""
+"""Place: a position in the passes over the data, stored as JSON for any number of workers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
         state: result of `Place.state`, or the results of all workers joined by `join_states`.
         worker: the worker whose position is returned. If the number of workers has changed, the
             workers divide the remaining rows of the pass.
-        order: description of the order in which rows are read. `state` must contain an equal
+        order: description of the order in which rows are read. `state` must contain the same
             `order`.
         data: digest of the data. `state` must contain the same digest.
 
@@ -82,7 +82,7 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
     count = states[0]["worker"][1]
     known = {}
     # If the workers divide the rows of each batch, all workers are at the same place. Only a worker
-    # that had no rows of the last batch may be further ahead.
+    # that had no rows in the last batch may be at a later place.
     for each in sorted(states, key=_progress, reverse=True):
         known[each["worker"][0]] = each
     if any(each["worker"][1] != count for each in states):

@@ -35,7 +35,7 @@ class PlaceShare(NamedTuple):
 
 
 def place_shares(seed: int, salt: int, file: int, place: int, rows: int) -> np.ndarray:
-    """Return a hash in [0, 1) for each of several consecutive rows of a file, float64 ``[rows]``.
+    """Return hashes in [0, 1), float64 ``[rows]``, one for each of several consecutive rows.
 
     Args:
         seed: seed of the hash.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Propose crosses for a schema, from the rows with some values of the largest category column."""
+"""Propose crosses (pairs of columns) for a schema, from a part of the rows."""
 
 from __future__ import annotations
 

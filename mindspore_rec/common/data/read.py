@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""read: rows of files and data frames."""
+"""Function `read`, which reads the rows of files and data frames."""
 
 from __future__ import annotations
 

@@ -165,13 +165,13 @@ class Rows:
     def split(self, *shares: float, seed: int = 0) -> tuple[Rows, ...]:
         """Divide the rows at random into parts. Each row is in exactly one part.
 
-        The part of a row depends only on the seed, the number of the row's file and the row's place
-        in the file.
+        The part to which a row belongs depends only on the seed, the number of the row's file and
+        the row's place in the file.
 
         Args:
             *shares: share of each part, in (0, 1). If the shares add up to less than 1, one more
                 part contains the rest.
-            seed: seed of the draw, at least 0. Default: 0.
+            seed: seed of the random split, at least 0. Default: 0.
 
         Raises:
             TypeError: an argument is of the wrong type.
@@ -257,7 +257,7 @@ class Rows:
 
         Args:
             rows: number of rows; if there are no more than `rows` rows, all rows are returned.
-            seed: seed of the draw. Default: 0.
+            seed: seed of the random draw. Default: 0.
         """
         check_int("rows", rows, 1, 2**31 - 1)
         random = np.random.default_rng(seed)
@@ -321,8 +321,8 @@ class Rows:
                 `Order`. Default: None.
 
         Returns:
-            A source of batches that can resume in the middle of a pass, and that workers can
-            divide.
+            A source of batches. The source can resume in the middle of a pass, and can be divided
+            among workers.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selection: the columns and rows of a source that a view contains, read part by part."""
+"""Selection: the columns and rows that a view selects from a source, read part by part."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Selection:
         return self.where is None and not self.shares and self.sample is None
 
     def parts(self) -> list[FilePart]:
-        """Return the parts that may have rows."""
+        """Return the parts that may contain selected rows."""
         self.data.check_columns(self._needed())
         return self.data.parts if self.where is None else self.data.matching(self.where)
 
@@ -128,7 +128,7 @@ class Selection:
         return sum(each or 0 for each in rows)
 
     def why_empty(self) -> str:
-        """Return why there may be no rows, as a text to append to "has no rows"."""
+        """Return a text to append to "has no rows", which explains why there may be no rows."""
         if self.where is not None:
             return f" for which the filter {self.where} is true"
         return " in this part of a split" if self.shares else ""
@@ -147,8 +147,8 @@ class Selection:
         names = [] if self.sample is None else self.labels
         if self.where is not None:
             # An expression does not list its columns, so search for column names in the
-            # expression's text. If a column's name is in the expression's text by chance, the
-            # column is read unnecessarily.
+            # expression's text. If the expression's text contains a column's name only by chance,
+            # the column is read unnecessarily.
             text = str(self.where)
             names += [each for each in self.data.schema.names if each in text]
         return names
@@ -232,7 +232,7 @@ class Selection:
 
 
 def plain_batches(table: pa.Table) -> list[pa.RecordBatch]:
-    """Return a table's chunks (at least one), decoded from encodings that few functions support."""
+    """Return a table's chunks (at least one), without encodings that few functions support."""
     if not table.num_rows:
         arrays = [one_array(each) for each in table.columns]
         return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]

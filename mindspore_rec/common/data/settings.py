@@ -29,9 +29,9 @@ class CsvFormat:
             first line of each file is its header.
         encoding: encoding of the text, such as ``"latin-1"``. Default: ``"utf-8"``.
         decimal: decimal point of numbers, one character. Default: ``"."``.
-        missing: texts that mean a missing value, in all columns. Default: in a text column, only
-            the empty text. In columns of numbers or times, the defaults are the empty text, ``NA``,
-            ``NaN``, ``null`` and further texts that pyarrow treats as missing.
+        missing: texts that mean a missing value, in all columns. Default: in text columns, only the
+            empty text means a missing value. In columns of numbers or times, the defaults are the
+            empty text, ``NA``, ``NaN``, ``null`` and further texts that pyarrow treats as missing.
         types: Arrow types by column name, such as ``{"zip": pa.string()}``. Default: the types are
             inferred from the first 4 MiB of the first file.
         newlines_in_values: True if a quoted value may contain line breaks. With False, the default,
@@ -130,7 +130,7 @@ class BadRows:
 
 @dataclass(frozen=True)
 class Sample:
-    """Thinned rows: all rows with label 1, and a share of the rows with label 0.
+    """Sample of rows: all rows with label 1, and a share of the rows with label 0.
 
     Whether a row is in the sample depends only on `seed`, the number of the row's file and the
     row's place in the file. A row without a label is in the sample. The negatives in the sample get
@@ -140,8 +140,8 @@ class Sample:
     Args:
         negatives: share of the rows with label 0 that are in the sample, in (0, 1].
         seed: seed of the random sample, at least 0. Default: 0.
-        label: name of the label's column, which is 0 or 1. Default: None, which means the labels of
-            the schema. With several labels, a row is negative if all its labels are negative.
+        label: name of the label's column; labels are 0 or 1. Default: None, which means the labels
+            of the schema. With several labels, a row is negative if all its labels are negative.
         weight: name of the column with the weights. Default: None, which means the weight column of
             the schema, or ``"weight"`` if there is none. If the weight column is read, its values
             are multiplied by the weights of the sample.

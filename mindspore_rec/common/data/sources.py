@@ -46,7 +46,7 @@ class DataFile:
         size: size of the file in bytes.
         format: "parquet", "csv", "ipc" or "jsonl".
         codec: name of the file's compression. Default: None.
-        partition: values of the hive partitions in the file's path, as texts by name.
+        partition: dict from the name of a hive partition in the file's path to its value, a text.
     """
 
     name: str
@@ -153,7 +153,7 @@ def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
 
 
 def local_files(source: str) -> list[str]:
-    """Return the local files of a path, glob or folder, with hidden files; [] for a remote URI."""
+    """Return the local files (also hidden files) of a path, glob or folder; [] for a remote URI."""
     if _URI.match(source) and not source.startswith("file://"):
         return []
     system, path, _ = _system_of(source, None)

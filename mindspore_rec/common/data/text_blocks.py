@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of whole lines of text files, by random access or from front to back."""
+"""Read text files in blocks of whole lines, by random access or from front to back."""
 
 from __future__ import annotations
 

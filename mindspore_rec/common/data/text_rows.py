@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of text files, a block at a time; a block with bad rows is parsed in halves."""
+"""Read rows of text files, a block at a time. A block with bad rows is parsed in halves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TextRows(FileRows):
 
     Args:
         name: name of the file in error messages.
-        blocks: blocks of the file.
+        blocks: the file's blocks, from `TextBlocks`.
         bad: counter of bad rows.
     """
 
@@ -56,7 +56,7 @@ class TextRows(FileRows):
         return self._blocks.read(number)
 
     def decode(self, number: int, fetched: Any, columns: Sequence[str]) -> pa.Table:
-        """Return the rows of a block that can be read, and count all other rows."""
+        """Return a block's readable rows, and count all other rows."""
         skipped, body = self.without_header(number, fetched)
         try:
             table = self.parse(body, columns)
@@ -78,7 +78,7 @@ class TextRows(FileRows):
         return 0, data
 
     def reason(self, error: Exception, columns: Sequence[str]) -> str:
-        """Return why a record is bad, with the column and the value."""
+        """Return the reason why a record is bad, including the column and the value."""
         if isinstance(error, UnicodeDecodeError):  # of pyarrow's own message
             return "it is not UTF-8 text: name the encoding in format="
         text = " ".join(str(error).split())

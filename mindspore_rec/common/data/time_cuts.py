@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the times that split rows by share, in bounded memory, in one pass over the times."""
+"""Find the times at which rows are split into shares, in one pass and with bounded memory."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _MASK = (1 << 64) - 1
 
 
 def to_text(digest: int) -> str:
-    """Return a digest as 16 hexadecimal digits, the form in manifests and JSON.
+    """Convert a digest to 16 hexadecimal digits. Manifests and JSON contain digests in this form.
 
     Example:
         >>> to_text(2**64 + 17)
@@ -161,14 +161,14 @@ class DigestSum:
 
         Args:
             keys: int64 `[n]`, each key once.
-            rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, which contain the scale, the offset and
-                the codes of each row.
+            rows: float32 `[n, dim]`; or uint8 `[n, bytes]` with the scale, the offset and the codes
+                of each row.
         """
         keys = np.ascontiguousarray(keys, np.int64)
         self.add_digests(keys, _native.row_digests(keys, np.ascontiguousarray(rows)))
 
     def add_digests(self, keys: np.ndarray, digests: np.ndarray) -> None:
-        """Add rows by their keys, int64 `[n]`, and their digests, uint64 `[n]`."""
+        """Add rows, given their keys, int64 `[n]`, and their digests, uint64 `[n]`."""
         if len(self._sums) == 1:
             self._rows[0] += len(keys)
             self._sums += digests.sum(dtype=np.uint64)  # of arrays: modulo 2^64 without a warning

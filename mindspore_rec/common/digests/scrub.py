@@ -29,7 +29,7 @@ class Slice(NamedTuple):
         last: True if this is the last slice of the round.
         error: reason why the rows could not be read. Default: None, which means that the rows were
             read without an error.
-        name: name of the rows, which a warning about an error contains. Default: ''.
+        name: name of the rows in warnings about errors. Default: ''.
     """
 
     rows: int
@@ -52,7 +52,7 @@ class ScrubbedRows(Protocol):
         """True if the current round has slices of rows to check."""
 
     def begin(self) -> int:
-        """Begin a round; return the total number of rows in its slices."""
+        """Begin a round; return the total number of rows in the round's slices."""
 
     def look(self) -> Slice:
         """Check the next slice of the round; report damaged rows, or raise an error."""
@@ -134,7 +134,7 @@ class Scrub:
         return max(self._due(), self._not_before) - time.monotonic()
 
     def _due(self) -> float:
-        """Return the planned time of the next slice; after the last slice, of the round's end."""
+        """Return the planned time of the next slice; if no slice is left, the end of the round."""
         share = self._done / self._total if self._total and not self._ended else 1.0
         return self._began + self._seconds * min(share, 1.0)
 

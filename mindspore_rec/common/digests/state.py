@@ -15,7 +15,7 @@ __all__ = ["NoStateError", "RowDigests", "StateDigests"]
 
 
 class NoStateError(RuntimeError):
-    """Raised if no complete state is loaded, or if a newer state arrives during the read; retry."""
+    """Raised if no complete state is loaded, or a newer state arrives during a read; then retry."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class StateDigests:
         run: id of the run.
         version: number of training steps before the state was written.
         state: id of the state.
-        tables: digest of each table, by name, computed from the table's rows in memory and in
-            tiers.
+        tables: dict from a table's name to its digest, computed from the table's rows in memory and
+            in tiers.
     """
 
     run: str

@@ -80,7 +80,7 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
 def _unbuffered(stream: TextIO) -> Output:
     """Return the unbuffered file below the buffer of a text stream.
 
-    A write to the buffer holds the buffer's lock. If the write waited forever because nobody reads
+    A write to the buffer holds the buffer's lock. If a write waited forever because nobody reads
     the output, Python could not exit.
     """
     with contextlib.suppress(OSError):
@@ -149,10 +149,10 @@ def run(job: Job, restarts: int = 0) -> Outcome:
     Return the outcome, and print the outcome in one line on stderr.
 
     The first Ctrl-C or SIGTERM asks the workers to stop. The second signal ends the workers at
-    once. The workers are also asked to stop if the output can no longer be written, because its
-    reader is gone (`| head`) or the disk is full. If the output cannot be written, later output is
-    dropped, and workers that still run after 20 s are ended. If output could not be written, the
-    exit code is 141 for a pipe without a reader, and 1 for all other errors.
+    once. The workers are also asked to stop if the output can no longer be written, for example
+    because the reader has ended (`| head`) or the disk is full. If the output cannot be written,
+    later output is dropped, and workers that still run after 20 s are ended. If output could not be
+    written, the exit code is 141 for a pipe without a reader, and 1 for all other errors.
 
     Args:
         job: what to run.

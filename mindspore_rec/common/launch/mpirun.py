@@ -88,7 +88,7 @@ def find_mpirun() -> Path:
 
 
 def _is_setting(name: str) -> bool:
-    """Return True if an environment variable is a launcher parameter of Open MPI that users set."""
+    """Return True if an environment variable sets a parameter of Open MPI's launcher."""
     return name.startswith("PRTE_MCA_")
 
 
@@ -140,7 +140,7 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
         job: the job.
         mpirun: path of Open MPI's mpirun.
         cores: number of cores of each host.
-        environment: environment of the workers, as `worker_environment` makes it.
+        environment: environment variables of the workers, from `worker_environment`.
 
     Example:
         >>> job = Job(workers=2, program=("train.py", "--epochs", "1"))
@@ -160,7 +160,7 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
 
 
 def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
-    """Parse `h1:2,h2:2`, and return for each host its number of workers.
+    """Parse a text such as `h1:2,h2:2`, and return pairs of a host and its number of workers.
 
     If the text has no number for a host, the host gets one worker.
 
@@ -181,5 +181,5 @@ def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def describe_hosts(names: Sequence[str]) -> str:
-    """Return a text such as 'on this host' or 'on 2 hosts'."""
+    """Return 'on this host' if `names` is empty, otherwise a text such as 'on 2 hosts'."""
     return "on this host" if len(names) == 0 else f"on {len(names)} host{'s' * (len(names) > 1)}"

@@ -151,7 +151,7 @@ class Lines:
 
 
 def _write_all(to: Output, text: bytes) -> None:
-    """Write a text to an unbuffered file, which may accept only a part at a time."""
+    """Write a text to an unbuffered file. The file may accept only a part of the text at a time."""
     left = memoryview(text)
     while left:
         written = to.write(left)

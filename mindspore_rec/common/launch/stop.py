@@ -58,7 +58,7 @@ class Stop:
         return self.asked > 0 or self.lost is not None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Set the mpirun process, the leader of a session, which is ended if the job is stopped."""
+        """Set the mpirun process, which leads a session; a stop of the job ends the session."""
         self._process = process
         if self.requested:
             self._send(signal.SIGTERM)
@@ -72,7 +72,7 @@ class Stop:
             self._end()
 
     def lose_output(self, error: OSError) -> bool:
-        """Record that writing the output failed. Return True for the first failure."""
+        """Record that writing the output failed. Return True only for the first failure."""
         with self._lock:
             if self.lost is not None:
                 return False

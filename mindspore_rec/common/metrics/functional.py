@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy functions that compute metrics of whole arrays, also used by the metric classes.
+"""NumPy functions that compute metrics from arrays; the metric classes use these functions too.
 
 The order of arguments is ``(label, prediction)``, as in scikit-learn. A MindSpore metric's
 ``update`` takes ``(prediction, label)``, the order of ``mindspore.Model``. All arrays are ``[B]``
@@ -14,10 +14,10 @@ the metric classes, such as `auc_of_classes` and `bin_sums`, do not check their 
 
 A row with the optional weight w, at least 0, counts like w equal rows.
 
-The metrics of rankings have the ranks of relevant items as their argument: `recall`, `hit_rate`,
-`ndcg`, `mean_reciprocal_rank` and `average_precision`. The module `common/metrics/ranking.py`
-defines ranks, ties and the metrics of rankings. `mid_ranks` and `relevant_ranks` compute ranks from
-scores. `coverage` computes the share of all items that are in at least one list.
+The ranking metrics `recall`, `hit_rate`, `ndcg`, `mean_reciprocal_rank` and `average_precision`
+take the ranks of the relevant items. The module `common/metrics/ranking.py` defines ranks, ties and
+the metrics of rankings. `mid_ranks` and `relevant_ranks` compute ranks from scores. `coverage`
+computes the share of all items that are in at least one list.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ PROBABILITY_EPS = 1e-7
 
 
 class ReliabilityCurve(NamedTuple):
-    """Predicted and observed click rate by bins of the predicted probability.
+    """Predicted and observed click rate in each bin of predicted probabilities.
 
     All fields are arrays with one value per bin. Bin ``i`` contains the probabilities ``lower[i] <
     p <= upper[i]``. The first bin contains ``p = 0`` too. The means of an empty bin are NaN.
@@ -130,7 +130,7 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     """Compute the AUC from the scores ``[P]`` of positives and ``[N]`` of negatives, in any order.
 
     The inputs are not checked. The time is O((P + N) log(P + N)). `auc_of_classes` needs memory for
-    sorted copies of both arrays.
+    a sorted copy of each class's scores.
 
     Examples:
         >>> auc_of_classes(np.array([0.35, 0.8]), np.array([0.1, 0.4]))
@@ -173,10 +173,10 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
     """Compute the AUC of scores known only by bin: every pair within one bin counts one half.
 
     Args:
-        positive: ``[bins]``, number (or weight, at least 0) of the positives in each bin, in the
-            order of rising scores.
-        negative: ``[bins]``, number (or weight, at least 0) of the negatives in each bin, in the
-            order of rising scores.
+        positive: ``[bins]``, number (or total weight, at least 0) of the positives in each bin. The
+            bins are in the order of rising scores.
+        negative: ``[bins]``, number (or total weight, at least 0) of the negatives in each bin. The
+            bins are in the order of rising scores.
 
     Returns:
         The AUC, or NaN if one class has no weight. :func:`auc_error_bound` bounds its error.
@@ -191,13 +191,13 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 
 
 def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
-    """Compute a bound of the difference between :func:`auc_from_counts` and the AUC of the scores.
+    """Compute an upper bound of the error of :func:`auc_from_counts`, compared with the exact AUC.
 
     Only the order of a positive and a negative in the same bin is unknown, and each such pair adds
     an error of at most one half. The bound ``0.5 * sum_b(P_b * N_b) / (P * N)`` is half the share
-    of pairs within one bin. The bound holds for any scores. The error equals the bound if every
-    positive of a bin is above every negative of the bin, or if every positive is below every
-    negative.
+    of the pairs whose positive and negative are in the same bin. The bound holds for any scores.
+    The error equals the bound if, in every bin, all positives are above all negatives, or if, in
+    every bin, all negatives are above all positives.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))
@@ -303,7 +303,7 @@ def weighted_mean(values: npt.NDArray[np.floating], weight: npt.NDArray[np.float
 def example_log_loss(
     label: npt.NDArray[np.bool_], prediction: FloatArray, *, from_logits: bool
 ) -> npt.NDArray[np.float64]:
-    """Return the loss ``[B]`` of every row of checked arrays; :func:`log_loss` is its mean.
+    """Return the loss of every row, ``[B]``, for checked arrays; :func:`log_loss` is the mean loss.
 
     Examples:
         >>> example_log_loss(np.array([True, False]), np.array([0., 0.]), from_logits=True).round(4)
@@ -407,7 +407,7 @@ def reliability_curve(
     bins: int | Sequence[float] = 10,
     from_logits: bool = False,
 ) -> ReliabilityCurve:
-    """Compute predicted and observed rate by bins of the predicted probability.
+    """Compute the predicted and the observed rate in each bin of predicted probabilities.
 
     Args:
         label: ``[B]``, 0 or 1.
@@ -432,7 +432,7 @@ def reliability_curve(
 
 
 def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return bin edges ``[bins + 1]``: of equally wide bins, or the checked edges in ``bins``.
+    """Return bin edges ``[bins + 1]``: edges of bins of equal width, or the checked edges ``bins``.
 
     Raises:
         ValueError: the number is below 1, or the edges do not rise from 0 to 1.
@@ -459,7 +459,7 @@ def bin_sums(
     edges: npt.NDArray[np.float64],
     weight: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.float64]:
-    """Return for each bin the sums of rows, predicted rates and positives, ``[3, bins]``.
+    """Return ``[3, bins]``: for each bin, the sums of rows, predicted rates and positives.
 
     With weights, each row counts in proportion to its weight.
 
@@ -479,7 +479,7 @@ def bin_sums(
 def curve_of_sums(
     edges: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]
 ) -> ReliabilityCurve:
-    """Return the curve, given sums from :func:`bin_sums`, which may be added over batches.
+    """Compute the curve from sums of :func:`bin_sums`. Sums of several batches may be added first.
 
     Examples:
         >>> curve_of_sums(bin_edges(1), np.array([[4.0], [1.0], [2.0]])).observed
@@ -538,7 +538,7 @@ def _check_not_empty(labels: npt.NDArray[np.bool_]) -> None:
 def _shares(
     positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return each bin's share of the weight of each class; NaN for a class without weight."""
+    """For each class, return each bin's share of the class's weight; NaN if the weight is 0."""
     p, n = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
     return _share(p), _share(n)
 

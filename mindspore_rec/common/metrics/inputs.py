@@ -153,7 +153,7 @@ def label_remedy(labels: npt.NDArray[Any]) -> str:
 
 
 def as_weights(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
-    """Return weights of rows ``[B]`` as float64.
+    """Return the weights of rows as a float64 array ``[B]``.
 
     Raises:
         TypeError: the weights are not real numbers.

@@ -58,7 +58,7 @@ _HALF_BITS = 26
 
 
 class Places(NamedTuple):
-    """Places of all rows' targets. The places of each row are sorted.
+    """For each row, the places of the row's targets. The places of each row are sorted.
 
     Attributes:
         place: float64 ``[N]``, the places of all targets, row after row.
@@ -74,7 +74,7 @@ class Places(NamedTuple):
 
 
 def recall(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> float:
-    """Compute the mean share of a row's targets that are among the first k items.
+    """Compute the share of a row's targets among the first k items, averaged over the rows.
 
     Args:
         rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
@@ -137,14 +137,14 @@ def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> f
 def mean_reciprocal_rank(
     rank: npt.ArrayLike, k: int | None = None, offsets: npt.ArrayLike | None = None
 ) -> float:
-    """Compute the mean of 1 divided by the place of a row's first target.
+    """Compute the mean, over the rows, of 1 divided by the place of the row's first target.
 
     Source: Voorhees 1999, The TREC-8 question answering track report.
 
     Args:
         rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
-        k: number of items of a row that count. The row's value is 0 if none of its first k items is
-            a target. Default: None, which means all items.
+        k: only the first k items of a row count. The row's value is 0 if none of its first k items
+            is a target. Default: None, which means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -316,7 +316,7 @@ def relevant_ranks(
 
 
 def _ranks_beside(scores: npt.NDArray[Any], others: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return the mid ranks of scores among the sorted scores of other items."""
+    """Return the mid rank of each score among `others`, the sorted scores of other items."""
     not_above = np.searchsorted(others, scores, "right")
     below = np.searchsorted(others, scores, "left")
     return 1.0 + (len(others) - not_above) + 0.5 * (not_above - below)
@@ -382,17 +382,17 @@ def checked_offsets(offsets: npt.ArrayLike, values: int, name: str) -> npt.NDArr
 
 
 def recall_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
-    """Return the recall of each row; :func:`recall` is its mean."""
+    """Return the recall of each row; :func:`recall` is the mean recall."""
     return _row_sums(places, _within(places, k).astype(np.float64)) / places.number
 
 
 def hits_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
-    """Return 1 for each row with a hit, otherwise 0; :func:`hit_rate` is its mean."""
+    """Return 1 for each row with a hit, otherwise 0; :func:`hit_rate` is the mean."""
     return _within(places, k)[places.start].astype(np.float64)
 
 
 def ndcg_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
-    """Return the gain of each row; :func:`ndcg` is its mean."""
+    """Return the gain of each row; :func:`ndcg` is the mean of the gains."""
     gains = np.where(_within(places, k), 1.0 / np.log2(places.place + 1.0), 0.0)
     most = int(places.number.max(initial=0))
     best = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(2.0, most + 2.0)))])
@@ -400,12 +400,12 @@ def ndcg_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
 
 
 def reciprocal_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
-    """Return the reciprocal rank of each row; :func:`mean_reciprocal_rank` is its mean."""
+    """Return the reciprocal rank of each row; :func:`mean_reciprocal_rank` is the mean."""
     return np.where(_within(places, k), 1.0 / places.place, 0.0)[places.start]
 
 
 def precision_of_rows(places: Places, k: int | None) -> npt.NDArray[np.float64]:
-    """Return the average precision of each row; :func:`average_precision` is its mean."""
+    """Return the average precision of each row; :func:`average_precision` is the mean."""
     shares = np.where(_within(places, k), places.order / places.place, 0.0)
     return _row_sums(places, shares) / _most_hits(places, k)
 

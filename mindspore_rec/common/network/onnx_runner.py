@@ -38,8 +38,8 @@ class OnnxRunner(Runner):
 
     Args:
         network: the network.
-        tables: the network's tables by name, which `close` does not close. Default: new tables
-            without rows.
+        tables: dict from name to table of the network. `close` does not close the tables. Default:
+            new tables without rows.
         threads: number of threads that compute one call. Default: 1.
         features: as `Runner.features`. Default: None.
 
@@ -104,7 +104,7 @@ class OnnxRunner(Runner):
         return compute
 
     def weights(self) -> Mapping[str, Any]:
-        """Return the dense parameters by name, as values of ONNX Runtime."""
+        """Return a dict from name to ONNX Runtime value, for the dense parameters."""
         return self._weights
 
     def _rows(self, lookup: Lookup, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -124,7 +124,7 @@ class OnnxRunner(Runner):
         return pooled(rows, ids, lookup, offsets, weights)
 
     def specs_of_outputs(self) -> tuple[TensorSpec, ...] | None:
-        """Return the specs of the network's outputs, which the network's file contains."""
+        """Return the specs of the network's outputs, as read from the network's file."""
         return self._outputs
 
     def load(self, chain: Sequence[Entry]) -> None:
@@ -142,7 +142,7 @@ class OnnxRunner(Runner):
         self._weights = self.as_weights(values)
 
     def as_weights(self, values: Sequence[tuple[Any, np.ndarray]]) -> dict[str, Any]:
-        """Return copies of the values by name, as values of ONNX Runtime."""
+        """Return a dict from name to ONNX Runtime value, with copies of the values."""
         return {
             spec.name: self._value(np.array(array, spec.dtype, order="C")) for spec, array in values
         }

@@ -23,8 +23,8 @@ def pooled(
         rows: the table's rows for the ids, float32 `[bags, length, dim]`, or `[N, dim]` with
             offsets. The row of a padding key is zeros.
         ids: array of the ids, with the shape of `rows` without the last dimension.
-        lookup: the lookup, which determines the combiner and the padding key. A padding key is not
-            a member of a bag.
+        lookup: `Lookup` with the combiner and the padding key. A padding key is not a member of a
+            bag.
         offsets: first position of each bag. Default: None, which means that each row of `ids` is a
             bag.
         weights: weights of the ids, float32, in the shape of `ids`. Default: all 1.
@@ -51,7 +51,7 @@ def pooled(
 
 
 def _sums(values: np.ndarray, offsets: np.ndarray | None) -> np.ndarray:
-    """Return the sums of bags, `[bags, width]`."""
+    """Return the sum of each bag's values, `[bags, width]`."""
     if offsets is None:
         return values.sum(1, dtype=np.float32)
     made = np.zeros((len(offsets), values.shape[-1]), np.float32)

@@ -21,7 +21,7 @@ Outputs = list[np.ndarray]
 
 
 class Lock(Protocol):
-    """Lock of a network: shared by answers, exclusive for changes of the network."""
+    """Read-write lock of a network: shared by answers, exclusive for a change of the network."""
 
     def reading(self) -> AbstractContextManager[None]:
         """Hold the lock while an answer reads the network, so that the network does not change."""
@@ -35,12 +35,12 @@ class Runner(ABC):
 
     Attributes:
         name: name of the library that computes the answers, as `Status` reports it.
-        lock: lock that is held during `start` and during changes.
+        lock: lock of the network, held during each call of `start` and during each change.
         network: MindSpore's Cell, or None.
         features: feature pipeline that the builder returned together with the network, or None.
         inputs: inputs of the network, or None if the inputs are not known.
-        tables: the network's tables by name.
-        parameters: the network's dense parameters: objects with `name`, `shape` and `dtype`.
+        tables: dict from table name to table of the network.
+        parameters: the network's dense parameters, each an object with `name`, `shape` and `dtype`.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Runner(ABC):
         the returned function.
 
         Args:
-            arrays: the inputs, as arrays that the method `arrays` has checked.
+            arrays: the network's inputs, as returned by the method `arrays`.
         """
 
     @abstractmethod
@@ -118,7 +118,7 @@ class Runner(ABC):
         """Set the dense parameters. During the call, no thread may read the parameters.
 
         Args:
-            values: pairs of a parameter and its array, which `matched` returned.
+            values: pairs of a parameter and an array, as returned by `matched`.
         """
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ GRACE = 10.0
 
 
 def raise_on(rank: int, worker: int, error: Exception) -> NoReturn:
-    """Raise an error that all workers detected: at once on `worker`, later on all other workers.
+    """Raise an error that all workers detected: at once on one worker, later on the others.
 
     A worker that ends with an error ends the job, so the output shows only this worker's error. If
     the first worker catches the error and continues, the other workers raise the error after

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays as messages between workers: first names, types and shapes, then the bytes."""
+"""Messages that contain arrays: first the arrays' names, types and shapes, then their bytes."""
 
 from __future__ import annotations
 

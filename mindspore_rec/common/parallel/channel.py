@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocols for the methods of a `WorkerGroup` that send messages between workers."""
+"""Protocols of the methods with which a `WorkerGroup` sends messages between workers."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Engine(Protocol):
     def wait(self) -> None:
         """Wait until all operators that were started have finished.
 
-        Raises the error of a failed operator.
+        If an operator has failed, `wait` raises the operator's error.
         """
 
 
@@ -122,7 +122,7 @@ class WorkerGroup:
         self.require_all_equal({what: digest})
 
     def require_all_equal(self, digests: dict[str, str]) -> None:
-        """Check that several digests, by name, are the same on all workers.
+        """Check that several named digests are the same on all workers.
 
         Raises:
             WorkerError: digests differ. The error message names the first digest that differs, and
@@ -158,8 +158,8 @@ class WorkerGroup:
     def begin_step(self, step: int, samples: Sequence[int], summed: bool = False) -> None:
         """Begin a step, and set the number of samples of each worker.
 
-        The numbers of samples weight the gradients until the next call of `begin_step`. A worker
-        without samples takes part in the exchanges, but sends no keys.
+        Until the next call of `begin_step`, the gradients are weighted by the numbers of samples. A
+        worker without samples takes part in the exchanges, but sends no keys.
 
         Args:
             step: the step number.
@@ -266,7 +266,7 @@ _engine: Engine | None = None
 
 
 def set_engine(engine: Engine) -> None:
-    """Set the engine that runs this process's operators, and limit its number of threads."""
+    """Set the engine that runs this process's operators, and limit the engine's threads."""
     global _engine
     _engine = engine
     if _group is not None and _group._started:
@@ -285,7 +285,7 @@ def _wait_for_engine() -> None:
 
 
 def worker_group() -> WorkerGroup:
-    """Return the workers of this job. The first call in a process connects to the other workers.
+    """Return this job's workers. The first call of `worker_group` connects to the other workers.
 
     Under `python -m mindspore_rec.launch -n N` or Open MPI's `mpirun -n N` there are N workers.
     Without a launcher there is one worker, and MPI is not started.

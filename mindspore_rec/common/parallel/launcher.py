@@ -51,15 +51,16 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 
 
 def launched(environment: Mapping[str, str], process: int) -> Launched | None:
-    """Return the numbers that Open MPI's launcher set, or None in a process that trains alone.
+    """Return the worker counts that Open MPI's launcher set; None in a process that trains alone.
 
     Args:
         environment: environment variables.
         process: id of this process.
 
     Raises:
-        WorkerError: a launcher that does not belong to Open MPI started several processes, each of
-            which would train alone, or `MINDSPORE_REC_LAUNCHER` has a value other than 'none'.
+        WorkerError: a launcher that does not belong to Open MPI started several processes, so that
+            each process would train alone. WorkerError is also raised if `MINDSPORE_REC_LAUNCHER`
+            has a value other than 'none'.
 
     Example:
         >>> launched({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 1)

@@ -18,13 +18,13 @@ Array = npt.NDArray[np.generic]
 
 
 def arrays_of_first(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return, by name, the arrays of worker 0 that differ from this worker's arrays.
+    """Return a dict from name to array of worker 0, for each array that differs on this worker.
 
     The call is collective. Only arrays that differ on some worker are sent.
 
     Args:
         group: the workers.
-        arrays: arrays by name, with the same names, shapes and dtypes on all workers.
+        arrays: dict from name to array. Names, shapes and dtypes must be the same on all workers.
 
     Example:
         >>> from mindspore_rec.parallel import worker_group

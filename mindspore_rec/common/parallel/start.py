@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start MPI in a worker, after checks of MPI's libraries and of the system's limits."""
+"""Check MPI's libraries and the system's limits, and start MPI in a worker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
 # Variable in which this package's launcher sets the number of threads of each worker.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
 _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
-# Minimum, in seconds, of the time limit within which all workers must start.
+# Minimum time limit, in seconds, for the start of all workers.
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
 _GET_MPI = f"install it with: {pip_install('mpi')}"
@@ -187,7 +187,7 @@ def same_program() -> dict[str, str]:
 
 
 def threads_of_worker() -> int | None:
-    """Return the number of threads that the launcher set; None if no limit is needed.
+    """Return the launcher's limit of this worker's threads; None if no limit is needed.
 
     No limit is needed if the launcher set no number of threads, or if the worker can use at most
     this number of cores.

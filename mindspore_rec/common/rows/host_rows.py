@@ -45,7 +45,7 @@ class HostRows(NativeAccess):
             padding_key: id for which zeros are returned. Default: none.
 
         Returns:
-            float32 `[*ids.shape, dim]`. For a key without a row, the table's value of unknown keys
+            float32 `[*ids.shape, dim]`. For a key without a row, the table's value for unknown keys
             is returned.
 
         Example:
@@ -61,7 +61,7 @@ class HostRows(NativeAccess):
         return self._synchronised().lookup(ids, False, padding_key)
 
     def insert_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Insert keys without a row, bypassing admission, and return the values of all keys.
+        """Insert a row for each id without a row, bypassing admission; return the ids' values.
 
         Args:
             ids: int32 or int64 array of any shape.
@@ -307,7 +307,7 @@ class HostRows(NativeAccess):
         If an argument is None, the corresponding numbers of the rows are set to initial values.
 
         Args:
-            codes: uint8 `[n, 4 + dim]`, the scale, the offset and the codes of each int8 row.
+            codes: uint8 `[n, 4 + dim]`. Each int8 row consists of a scale, an offset and codes.
                 `codes` replaces `values`. A table of int8 rows keeps the bytes of `codes`
                 unchanged.
 

@@ -11,7 +11,7 @@ __all__ = ["NativeAccess"]
 
 
 class NativeAccess:
-    """Base class of the parts of `TableParameter` that call the native table outside a graph."""
+    """Base class of `TableParameter`'s parts: these parts call the native table outside a graph."""
 
     @abstractmethod
     def _synchronised(self) -> _native.Table:

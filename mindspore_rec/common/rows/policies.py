@@ -46,8 +46,8 @@ class CountAdmission:
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. If there are `max_candidates` counters, a new counter
-            replaces the counter with the least count among a few counters. If several counters have
-            the least count, the oldest counter is replaced. Default: no maximum.
+            replaces an old counter: the counter with the least count of a few counters. If several
+            counters have the least count, the oldest counter is replaced. Default: no maximum.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -72,7 +72,7 @@ class CountAdmission:
         _limit("max_candidates", self.max_candidates, 16)
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `_native.Table`."""
+        """Return this policy's keyword arguments for `_native.Table`."""
         return {
             "admission_kind": self.kind,
             "admission_threshold": self.threshold,
@@ -86,19 +86,19 @@ class SketchAdmission:
 
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The number of
     bits of a counter depends on `max_threshold`. Different keys may share counters, so a key may be
-    admitted early. If eviction by age is on, all counts are halved after every `max_idle_steps`
-    steps. If `max_idle_steps` is off, all counts are halved after every `max_idle_seconds` seconds
-    of event time. With a threshold of 2, a sketch wrongly admits some keys that occurred only once.
-    The share of wrongly admitted keys is 16 % at 1 byte of sketch per counted key, 5 % at 2 bytes,
-    0.9 % at 4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs
-    about 28 bytes.
+    admitted before its own count reaches the threshold. If eviction by age is on, all counts are
+    halved after every `max_idle_steps` steps. If `max_idle_steps` is off, all counts are halved
+    after every `max_idle_seconds` seconds of event time. With a threshold of 2, a sketch wrongly
+    admits some keys that occurred only once. The share of wrongly admitted keys is 16 % at 1 byte
+    of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
+    (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.
         sketch_bytes: bytes of the filter, at least 1024. Default: 64 MiB.
         max_threshold: the highest threshold that may be set later, 1 to 65535 and at least
-            `threshold`. A counter has 4 bits if `max_threshold` is at most 15, 8 bits if it is at
-            most 255, and otherwise 16 bits. Default: `threshold`.
+            `threshold`. A counter has 4 bits for a `max_threshold` up to 15, 8 bits up to 255, and
+            16 bits above 255. Default: `threshold`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -127,7 +127,7 @@ class SketchAdmission:
         object.__setattr__(self, "max_threshold", highest)
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `_native.Table`."""
+        """Return this policy's keyword arguments for `_native.Table`."""
         highest = self.max_threshold or 1
         return {
             "admission_kind": self.kind,
@@ -171,7 +171,7 @@ class ProbabilityAdmission:
             raise ValueError(f"probability must be in (0, 1], got {self.probability}")
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `_native.Table`."""
+        """Return this policy's keyword arguments for `_native.Table`."""
         return {"admission_kind": self.kind, "probability": float(self.probability)}
 
 
@@ -207,8 +207,8 @@ class Eviction:
     Args:
         max_idle_steps: number of whole steps without a training lookup after which a row is
             evicted, at least 1. With a limit of 1, a row must be looked up in every step to stay in
-            the table. If a row is written between two steps, its age is measured from the next
-            step.
+            the table. If a row is written between two steps, the row's age is measured from the
+            next step.
             Default: None, which means no limit. For all limits, -1 means the same as None.
         max_idle_seconds: seconds of event time without a training lookup after which a row is
             evicted, at least 1. A row's age is the watermark (greatest event time of the batches so
@@ -288,7 +288,7 @@ class Eviction:
         return by_age or self.has_capacity or self.min_norm != -1.0
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `_native.Table` and its `set_eviction`."""
+        """Return the keyword arguments for `_native.Table` and for its `set_eviction`."""
         return {
             "max_idle_steps": self.max_idle_steps,
             "max_idle_seconds": self.max_idle_seconds,

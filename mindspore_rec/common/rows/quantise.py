@@ -2,8 +2,8 @@
 """Rows of int8 and int4: each row has a float16 scale, a float16 offset, and codes of 8 or 4 bits.
 
 The value of a number is `offset + scale * code`. This module is the NumPy reference for the native
-tables of a predictor (csrc/readers/). The results of the module and of the native tables are
-identical, bit for bit.
+tables of a predictor (csrc/readers/). The results of this module and of the native tables are
+bitwise identical.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST = np.float16(2**-24)  # above 0
 
 
 def rows_of_bits(bits: int) -> str:
-    """Return the type of rows with codes of `bits` bits; 'float32' unless `bits` is 8 or 4.
+    """Return 'int8' for 8 bits per number, 'int4' for 4 bits, and 'float32' for any other `bits`.
 
     Example:
         >>> rows_of_bits(4), rows_of_bits(32)
@@ -45,14 +45,14 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
 
     The offset is the row's least number, rounded down to a float16. The scale is the least float16
     for which `offset + scale * greatest code` is at least the row's greatest number. The error of
-    each number is at most half the scale. If all numbers of a row are equal, all codes of the row
-    are the least code for which a float16 scale is large enough. The scale of a row of equal
-    numbers is the float16 for which `offset + scale * code` is nearest to the row's number. For a
-    row of equal numbers up to 65504, the error is at most a millionth of the number or 3e-8,
-    whichever is greater. For a row of equal numbers above 65504, the error is at most 1/2048 of the
-    number. Numbers below -65504 or above 65504 * (2^bits - 1) do not fit, and become the nearest
-    possible number. If a row has an infinity or a NaN, all numbers in the row become NaN. In a row
-    of NaN, the scale and the offset are NaN, and all codes are 0.
+    each number is at most half the scale. If all numbers of a row are equal, every code is the
+    least code with which a float16 scale can reach the number. The scale of a row of equal numbers
+    is the float16 for which `offset + scale * code` is nearest to the row's number. For a row of
+    equal numbers up to 65504, the error is at most a millionth of the number or 3e-8, whichever is
+    greater. For a row of equal numbers above 65504, the error is at most 1/2048 of the number.
+    Numbers below -65504 or above 65504 * (2^bits - 1) do not fit, and become the nearest possible
+    number. If a row has an infinity or a NaN, all numbers in the row become NaN. In a row of NaN,
+    the scale and the offset are NaN, and all codes are 0.
 
     Args:
         rows: floats `[n, dim]`.
@@ -138,7 +138,7 @@ def dequantise(
 
 
 def to_bytes(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Return rows in the native format: uint8 `[n, 4 + code bytes]` of scale, offset and codes.
+    """Return rows in the native format: uint8 `[n, 4 + code bytes]` with scale, offset and codes.
 
     Args and Raises: as for `quantise`.
 

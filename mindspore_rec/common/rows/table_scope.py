@@ -23,8 +23,8 @@ def current_scope() -> int:
 def next_number(kind: str) -> int:
     """Return the index, from 0, of the next unnamed table of a kind in the current scope.
 
-    Each scope counts from 0, so the first network in a scope has the same table names in every
-    scope.
+    Each scope counts its tables from 0, so the network that is made first in a scope gets the same
+    table names in every scope.
     """
     counts: dict[str, itertools.count[int]] = getattr(_here, "counts", _counts)
     return next(counts.setdefault(kind, itertools.count()))

@@ -15,7 +15,7 @@ __all__ = ["TableState"]
 
 
 class TableState(NativeAccess):
-    """Id, shape, clock and counters of a table, which a checkpoint saves besides the rows."""
+    """Id, shape, clock and counters of a table. A checkpoint saves this state besides the rows."""
 
     counts_keys = True  # whether it has the counters of keys without a row
 
@@ -29,7 +29,7 @@ class TableState(NativeAccess):
 
     @property
     def vocabulary(self) -> int:
-        """Number of ids of a static table, whose ids start at 0; 0 for a hash table."""
+        """Number of ids of a static table (ids start at 0); 0 for a hash table."""
         return self._table.vocabulary
 
     @property
@@ -160,7 +160,7 @@ class TableState(NativeAccess):
         return self._synchronised().export_sketch()
 
     def import_sketch(self, memory: bytes) -> None:
-        """Set the counters of a sketch.
+        """Set the counters of the table's sketch.
 
         Raises:
             ValueError: the table has no sketch, or the sketches differ in size.

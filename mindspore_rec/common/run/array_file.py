@@ -35,7 +35,7 @@ def write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
         >>> read_arrays(path)
         {'weight': array([1., 1.], dtype=float32)}
     """
-    # The function of safetensors that writes files raises errors other than OSError.
+    # If safetensors itself writes the file, a failed write raises an error other than OSError.
     path.write_bytes(save(dict(sorted(arrays.items()))))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of Arrow IPC files that checks every part before Arrow decodes it.
+"""Reader of Arrow IPC files: every part of a file is checked before Arrow decodes the part.
 
 Files of checkpoints are not compressed, so a batch is a mapped part of the file and takes no
 memory. A file with compressed buffers is refused, because it could decode to any size. The
@@ -83,7 +83,7 @@ def _has_nulls(column: pa.Array) -> bool:
 
 
 def _lengths(path: Path, file: pa.NativeFile) -> list[int]:
-    """Return the number of rows of each batch, from the headers that Arrow uses."""
+    """Read the number of rows of each record batch from the headers that Arrow uses."""
     size = file.size()
     tail = _part(file, size - 10, 10, size)
     if tail[4:] != _MAGIC:
@@ -152,7 +152,7 @@ def _field(data: bytes, table: int, number: int) -> int | None:
 
 
 def _vector(data: bytes, table: int, number: int) -> tuple[int, int]:
-    """Return the position of a vector's first element and the vector's length."""
+    """Return the position and the length of a vector's elements."""
     at = _field(data, table, number)
     if at is None:
         return 0, 0

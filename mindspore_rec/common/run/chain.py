@@ -68,7 +68,7 @@ def entry_name(step: int, kind: str) -> str:
 
 
 def parse_entry_name(name: str) -> tuple[int, str] | None:
-    """Return the step and kind in the name of a checkpoint's directory; None for other names.
+    """Return the step and kind that a checkpoint directory's name contains; None for other names.
 
     Example:
         >>> parse_entry_name("000000000120.delta")

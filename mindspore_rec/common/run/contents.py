@@ -30,7 +30,7 @@ _INT32 = (-(1 << 31), (1 << 31) - 1)
 def check_contents(
     directory: Path, manifest: dict[str, Any], names: Container[str] | None = None
 ) -> None:
-    """Check the contents of the files, except values and states of rows, against the manifest.
+    """Check the files' contents against the manifest, except the values and states of rows.
 
     Args:
         directory: directory of the checkpoint, with files of the right sizes.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files with a table's counters of keys that are not admitted yet.
+"""Files that contain a table's counters for keys that are not admitted yet.
 
 Exact counters are stored as an Arrow IPC file with columns `key` int64, `count`, `last_step`,
 `last_time` uint32, sorted by key. The memory of a sketch's counters is stored in a file with the
@@ -47,7 +47,7 @@ Counters = bytes | dict[str, np.ndarray] | None
 
 
 def take_counters(table: HostTable) -> Counters:
-    """Return a copy of the counters of a sketch or of single keys; None without counters."""
+    """Return a copy of the counters (of a sketch or of single keys); None without counters."""
     sketch = table.export_sketch()
     if sketch:
         return sketch
@@ -73,7 +73,7 @@ def write_counters(counters: Counters, path: Path) -> str | None:
 
 
 def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
-    """Check that a file of counters fits a table whose `admission_of` is `admission`.
+    """Check that a file of counters fits a table with the admission policy `admission`.
 
     Raises:
         CheckpointError: the file is damaged, contains counters of another kind, or contains a

@@ -19,7 +19,7 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Numbers of different and of equal rows of a table in two states.
+    """Comparison of a table in two states: the numbers of equal and of different rows.
 
     Attributes:
         only_first, only_second: number of rows whose key the other state lacks.
@@ -40,10 +40,10 @@ class Difference:
     """Difference of two states.
 
     Attributes:
-        tables: the differences of each table that is in both states, by the table's name.
+        tables: dict from table name to differences, for each table that is in both states.
         only_first, only_second: names of the tables and parameters that the other state lacks.
-        dense: for each parameter that differs, the greatest absolute difference, by name; infinite
-            if shapes or dtypes differ.
+        dense: dict from the name of each parameter that differs to the greatest absolute
+            difference, which is infinite if the shapes or dtypes differ.
     """
 
     tables: dict[str, TableDifference] = field(default_factory=dict)

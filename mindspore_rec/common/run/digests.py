@@ -47,7 +47,7 @@ def digest_numbers(table: dict[str, Any]) -> str:
 
 
 def digested(parts: Iterable[np.ndarray], to: DigestSum, numbers: str) -> Iterator[np.ndarray]:
-    """Yield each part of the rows unchanged, and add the part's digest to `to`."""
+    """Yield each part of the rows unchanged, and add the part's digest to the sum `to`."""
     for part in parts:
         to.add(part["key"], _numbers_of(part, numbers))
         yield part
@@ -79,7 +79,7 @@ def table_digest_at(
 def row_digests_at(
     chain: Sequence[Entry], name: str, numbers: str, wanted: Sequence[int], parts: int
 ) -> dict[int, int]:
-    """Return a dict from key to the digest of the key's row, for the rows in some parts of a table.
+    """Return a dict from key to the digest of the key's row, for the rows in the parts `wanted`.
 
     Args:
         chain, name, numbers, parts: as for `table_digest_at`.

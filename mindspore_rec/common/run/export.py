@@ -33,12 +33,12 @@ def export_table(
     Args:
         chain: checkpoints from `newest_chain`.
         name: name of the table.
-        path: a new file, with one of the suffixes `ENDINGS`. A `.csv` file has the columns key,
+        path: path of a new file, whose suffix is in `ENDINGS`. A `.csv` file has the columns key,
             value_0, value_1, ..., [state_0, ...], count, last_step, last_time.
         with_state: True to write the optimizer's state too. Default: False.
-        numbers: type of the numbers in the file: 'float32', 'int8' or 'int4'. With 'int8' and
-            'int4', the file has the columns of `quantized_file`, without state, and cannot be
-            `.csv`. Default: 'float32'.
+        numbers: type of the numbers in the file: 'float32', 'int8' or 'int4'. With 'int8' or
+            'int4', the file has the columns of `quantized_file` and no optimizer state, and cannot
+            be a `.csv` file. Default: 'float32'.
 
     Raises:
         FileExistsError: `path` exists already.

@@ -52,7 +52,7 @@ class _Head:
         return int(self.rows["key"][-1])
 
     def take(self, upto: int) -> np.ndarray:
-        """Remove and return the rows with keys up to `upto`; read the next part if none remain."""
+        """Remove and return the rows with keys up to `upto`; read a new part if no rows remain."""
         assert self.rows is not None
         end = int(np.searchsorted(self.rows["key"], upto, side="right"))
         taken, rest = self.rows[:end], self.rows[end:]

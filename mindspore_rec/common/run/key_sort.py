@@ -21,8 +21,8 @@ class KeySort:
     files are sorted one by one. The ranges are chosen from the first rows added.
 
     Args:
-        directory: directory of the files. `KeySort` makes the directory when it needs files, and
-            `close` removes the directory.
+        directory: directory for the sort's temporary files. `KeySort` makes the directory when it
+            needs files, and `close` removes the directory.
         dtype: structured dtype of a row, with a field `key`.
         rows: approximate number of rows that will be added.
         part_bytes: bytes of rows that are sorted in memory at a time. Default: 256 MiB.
@@ -48,7 +48,7 @@ class KeySort:
         self._held: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
-        """Add an array of rows, which the caller may change afterwards.
+        """Add the rows of an array. The caller may change the array afterwards.
 
         Raises:
             OSError: a file cannot be written.

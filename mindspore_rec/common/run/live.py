@@ -41,8 +41,8 @@ class LiveTable:
         name: name of the table.
         saved: digest of the rows in the checkpoint's files.
         served: digest of the rows in the server.
-        wrong: keys whose rows differ between the files and the server, each key with the kind of
-            difference. If many rows differ, `wrong` contains only some keys.
+        wrong: dict from key to kind of difference, for the keys whose rows differ between the files
+            and the server. If many rows differ, `wrong` contains only some keys.
     """
 
     name: str
@@ -74,13 +74,13 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
 
     Args:
         root: directory of the run, or a full checkpoint.
-        ask: function that asks the server.
+        ask: function that sends a request to the server and returns the answer.
         model: name of the model at the server. Default: None, which means the first model of the
             server.
 
     Raises:
-        CheckpointError: a file is damaged, or the server serves another run or state than the
-            checkpoints.
+        CheckpointError: a file is damaged, or the run or the state at the server differs from the
+            run or the state of the checkpoints.
         OSError: the server does not answer, or answers with an error.
         ValueError: the answer is malformed, or the checkpoints up to the server's version were
             deleted.

@@ -33,7 +33,8 @@ def load_tables(
     """Set rows, clocks and counters of tables to the state of a chain.
 
     Args:
-        tables: tables by name, which `check_tables` and `check_whole_rows` have accepted.
+        tables: dict from name to table. The tables must have passed `check_tables` and
+            `check_whole_rows`.
         chain: as for `load_chain`.
         shares: as for `load_chain`.
     """
@@ -70,7 +71,7 @@ def _counter_files(entry: Entry, name: str) -> list[Path | None]:
 
 
 def check_tables(tables: Mapping[str, HostTable], entry: Entry) -> None:
-    """Check that tables have the names, shapes, admission and optimizers of a checkpoint's tables.
+    """Check that tables have the same names, shapes, admission and optimizers as in a checkpoint.
 
     Raises:
         CheckpointError: a table of the network differs from the checkpoint.

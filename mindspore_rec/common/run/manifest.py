@@ -7,8 +7,9 @@ renamed. The manifest, `manifest.json`, contains the checkpoint's identity (`kin
 `crc32c` is the checksum of the manifest's other lines.
 
 A `full` checkpoint contains all rows. A `delta` contains the changes since its parent state. The id
-`state` identifies the state after a checkpoint is loaded or applied. A training has one id `run`
-and saves a sequence of states. The ids of runs and states are random and never used twice.
+`state` identifies the state that results when the checkpoint is loaded or applied. A training has
+one id `run` and saves a sequence of states. The ids of runs and states are random and never used
+twice.
 
 Each read and write of a manifest checks every field (`manifest_fields`). The check also refuses
 names of files outside the checkpoint's directory.
@@ -97,10 +98,11 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_beside(directory: Path) -> None:
-    """Remove a directory that `put_in_place` failed to rename, if the old name could be synced.
+    """Remove a directory without its final name, if the parent directory can be synced.
 
-    If the old name could not be synced, the directory is kept complete, because it may reappear
-    under the new name after a power loss. The next writer removes the directory.
+    If the parent directory cannot be synced, the directory is kept with all its files. A power loss
+    may then undo the last rename, and the directory would reappear under the new name. The next
+    writer removes the directory.
     """
     try:
         sync(directory.parent)
@@ -110,7 +112,7 @@ def remove_beside(directory: Path) -> None:
 
 
 def put_in_place(beside: Path, target: Path) -> None:
-    """Rename a synced directory, and sync the new name.
+    """Rename a directory, and sync its parent, so that the new name survives a power loss.
 
     Raises:
         OSError: the new name could not be synced, and the directory was renamed back. If writing a
@@ -129,7 +131,7 @@ def put_in_place(beside: Path, target: Path) -> None:
 
 
 def describe_files(directory: Path) -> dict[str, Any]:
-    """Return the size and the checksum of each file in a directory, as a manifest stores them."""
+    """Return the manifest's entries for the files of a directory: each file's size and checksum."""
     return {
         path.name: {"size": path.stat().st_size, "crc32c": _checksum(path)}
         for path in sorted(directory.iterdir())
@@ -238,7 +240,7 @@ def check_files(
 
 
 def _size(path: Path) -> int:
-    """Return the size of a file in bytes, and refuse links, which may lead out of the directory."""
+    """Return the size of a file in bytes. Refuse a link, which may point out of the directory."""
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode):
         what = "a link" if stat.S_ISLNK(status.st_mode) else "no file"

@@ -37,7 +37,7 @@ _MOST_DIM = 1 << 20
 _MOST_ROWS = 1 << 48
 _MOST_INT = (1 << 63) - 1
 _MOST_TIME = (1 << 32) - 1
-# Legal types of the values and states of rows in files. If a manifest has no `value_dtype` or
+# Legal types of a row's values and optimizer state in files. If a manifest has no `value_dtype` or
 # `state_dtype`, the type is float32.
 _DTYPES = {
     "value_dtype": ("float32", "bfloat16", "float16", "int8"),
@@ -103,7 +103,7 @@ def workers_of(manifest: dict[str, Any]) -> int:
 
 
 def state_files(worker: int) -> tuple[str, str]:
-    """Return the names of the two files with the states of a worker.
+    """Return the names of the two files that contain a worker's states.
 
     Example:
         >>> state_files(0), state_files(2)
@@ -147,7 +147,7 @@ def _check_files(files: Any, workers: int) -> None:
 
 
 def _parts(where: str, table: dict[str, Any], workers: int) -> list[tuple[str, Any]]:
-    """Return the parts of a table's entry, each with the name of its field for error messages."""
+    """Return pairs of a field's name, for error messages, and a part of a table's entry."""
     if workers == 1:
         _require("parts" not in table, f"{where}.parts", "of several workers", table.get("parts"))
         return [(where, table)]

@@ -27,8 +27,8 @@ def matched(
         source: origin of the values, for error messages.
 
     Raises:
-        CheckpointError: a parameter has no value in the checkpoint, or the value's shape or kind of
-            dtype differs from the parameter's.
+        CheckpointError: a parameter has no value in the checkpoint, or the value and the parameter
+            differ in shape or in kind of dtype.
     """
     lost = [parameter.name for parameter in parameters if parameter.name not in arrays]
     if lost:

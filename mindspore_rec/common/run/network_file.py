@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a served network, from which a predictor without MindSpore runs the network.
+"""Files of a network, from which a predictor can run the network without MindSpore.
 
 The directory `network` of a run, or of a checkpoint that `save_checkpoint` wrote, has
 
@@ -57,15 +57,16 @@ class Lookup:
     """Lookup that a network makes outside its ONNX model.
 
     Attributes:
-        result: input of the ONNX model that receives the rows of the lookup.
+        result: the input through which the ONNX model receives the looked-up rows.
         ids: input of the network, or output of the model of ids, that contains the keys.
         tables: names of the lookup's tables: one table, or one table for each column of the ids.
         padding_key: id whose row is zeros; None without a padding key.
         combiner: 'sum', 'mean' or 'sqrtn' combines the rows of each bag to one row; with None, the
             result has one row for each id.
         grouped: True if `tables` has one table for each column of the ids.
-        offsets: the input of the network, or the output of the model of ids, with the first
-            position of each bag in ids `[N]`. None if ids are `[B, L]` and each row is a bag.
+        offsets: the input of the network, or the output of the model of ids, that contains the
+            first position of each bag in the ids `[N]`. None if ids are `[B, L]` and each row is a
+            bag.
         weights: input of the network that contains the weight of each id; None if all weights are
             1.
     """
@@ -104,7 +105,7 @@ class NetworkFile:
         parameters: dense parameters that are inputs of the model.
         dense, ids: the ONNX models of the dense part and of the ids, as bytes. `ids` is empty if
             all ids are inputs of the network.
-        directory: the directory of the files.
+        directory: directory that contains the network's files.
     """
 
     model: dict[str, Any] | None
@@ -148,13 +149,13 @@ class NetworkFile:
 
 
 def write_reason(directory: Path, reason: str) -> None:
-    """Write a description with the reason why the network could not be written."""
+    """Write a description that contains the reason why the network could not be written."""
     described = {"format_version": FORMAT_VERSION, "reason": reason}
     (directory / DESCRIPTION).write_text(json.dumps(described) + "\n")
 
 
 def copy_network(run: Path, target: Path) -> bool:
-    """Copy the network, if any, of a run or a checkpoint to a directory without a network.
+    """Copy the network of a run or checkpoint, if any, to a directory that has no network.
 
     Args:
         run: directory of the run or the checkpoint.

@@ -190,7 +190,7 @@ class Publisher:
         return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the checkpoints to copy, and an error if a manifest is damaged, otherwise None."""
+        """Return the checkpoints to copy, and the first damaged manifest's error or None."""
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of numbers in files: float32, halffloat for float16, extensions for bfloat16 and int8.
+"""Arrow types of numbers: float32, halffloat for float16, extension types for bfloat16 and int8.
 
 In a structured array, a column of bfloat16 is uint16, the upper half of a float32. In a file, a
 column of bfloat16 has the Arrow extension type `mindspore_rec.bfloat16` over fixed-size lists of
-uint16. Programs without the extension type read the column as lists.
+uint16. Programs that do not know the extension type read the column as lists.
 
 Published runs for serving may have rows of int8. A row of int8 is an array of uint8: a scale and an
 offset of float16, then the codes (`common/rows/quantise.py`). In a file, a column of int8 rows has
@@ -99,7 +99,7 @@ pa.register_extension_type(Int8Rows(5))
 
 
 def list_type(dtype: np.dtype) -> pa.DataType:
-    """Return the Arrow type of a structured array's column with several numbers per row.
+    """Return the Arrow type for a structured array's field that has several numbers per row.
 
     Example:
         >>> list_type(np.dtype(("<f2", (3,))))
@@ -128,7 +128,7 @@ def flat_of(column: pa.Array) -> np.ndarray:
 
 
 def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Convert float32 numbers to a column's type, with the rounding of a table of this type."""
+    """Convert float32 numbers to a column's type, and round as a table of this type does."""
     if dtype.kind == "u":
         return to_bytes(numbers, 8) if dtype.itemsize == 1 else to_bfloat16(numbers)
     with np.errstate(over="ignore"):

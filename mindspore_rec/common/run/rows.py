@@ -98,7 +98,7 @@ def deleted_keys(entry: Entry, name: str, share: Share = ALL) -> np.ndarray:
 
 
 def check_alike(chain: Sequence[Entry], name: str) -> None:
-    """Check that a table has the same shape and kind of key in all checkpoints of a chain.
+    """Check that a table's shape and key dtype are the same in all checkpoints of a chain.
 
     Raises:
         CheckpointError: the shapes or the kinds of keys differ.
@@ -115,10 +115,11 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
 
 
 def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[np.ndarray]:
-    """Yield all rows of a table after a chain of checkpoints, by ascending key, a part at a time.
+    """Apply a chain of checkpoints, and yield a table's rows by ascending key, a part at a time.
 
     The rows are the same as in a full checkpoint of the chain's state. Rows whose age has reached
-    the table's limit are not yielded. Rows without an event time are assigned the first event time.
+    the table's limit are not yielded. A row without an event time gets the table's first event time
+    if the first event time was set after the full checkpoint.
 
     Args:
         chain: checkpoints from `newest_chain`. Each checkpoint may have been written by a different

@@ -2,8 +2,8 @@
 """Share: the part of a table's keys that belongs to one of several workers.
 
 A table that one worker saved has one part with all keys. A table that was distributed over several
-workers has one part for each worker, which contains the worker's keys. The number of workers that
-read a checkpoint may differ from the number of workers that wrote it.
+workers has one part for each worker. The part contains the worker's keys. The number of workers
+that read a checkpoint may differ from the number of workers that wrote it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Share:
         return range(first, -(-(self.worker + 1) * parts // self.workers))
 
     def is_part_of(self, parts: int) -> bool:
-        """Return True if the share contains exactly the keys of one of `parts` equal parts."""
+        """Return True if the share is exactly one of `parts` equal parts of the keys."""
         return self.workers == parts
 
 
@@ -63,7 +63,7 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Shares:
-    """For each table, the keys that belong to one worker, which depend on the table's placement.
+    """For each table, the keys of one worker, as determined by the table's placement.
 
     Attributes:
         worker: index of the worker, from 0.
@@ -93,13 +93,13 @@ class Shares:
         return self.of_network
 
     def saved(self, table: Any, number: int) -> Share | None:
-        """Return which keys of a table this worker saves.
+        """Return the share of a table's keys that this worker saves; None for no keys.
 
         Only one worker saves a replicated table.
 
         Args:
             table: the table.
-            number: the table's number among the tables of the network.
+            number: index of the table among the network's tables.
         """
         if self.workers > 1 and table.config.placement == "replicated":
             return ALL if number % self.workers == self.worker else None
@@ -117,7 +117,7 @@ def file_name(kind: str, table: int, share: Share = ALL) -> str:
 
 
 def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the parts in a table's entry of a manifest.
+    """Return the list of parts from a table's entry in a manifest.
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If one worker wrote the checkpoint, the

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Join the sketches of several workers: for all keys, or for a new number of workers.
+"""Join the sketches of several workers into the sketch of all keys or of a share of the keys.
 
 A worker counts only its own keys. A sketch consists of blocks. Some bits of a key's hash select
-both the block that counts the key and the worker that owns the key. All blocks have equal ranges of
-hash values, and all workers have equal ranges of hash values. Every worker counts in a separate
-range of blocks, so the sum of all workers' sketches equals the sketch of a job of one worker. Only
-a block on the boundary between two workers counts keys of both workers. If the number of blocks is
-a multiple of the number of workers, every block belongs to one worker. If a block is on a boundary,
-both workers of the boundary load the counts of all keys of the block. If the number of workers
-changes again, both workers' counts of a boundary block are added, so that the counts of the block
-may be too high, but never too low.
+both the block that counts the key and the worker that owns the key. The hash values are divided
+into equal ranges among the blocks, and into equal ranges among the workers. Every worker counts in
+a separate range of blocks, so the sum of all workers' sketches equals the sketch of a job of one
+worker. Only a block on the boundary between two workers counts keys of both workers. If the number
+of blocks is a multiple of the number of workers, every block belongs to one worker. If a block is
+on a boundary, both workers of the boundary load the counts of all keys of the block. If the number
+of workers changes again, both workers' counts of a boundary block are added, so that the counts of
+the block may be too high, but never too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """
@@ -32,8 +32,9 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
     """Return the sketch of a share of the keys.
 
     Args:
-        saved: the sketch of each part that may have keys of the share, by the part's number.
-        bits: bits of a counter, 4, 8 or 16.
+        saved: dict from a part's number to the part's sketch, for each part that may contain keys
+            of `share`.
+        bits: number of bits of a counter: 4, 8 or 16.
         share: share of the keys to count.
         parts: number of parts into which the keys were divided when the sketches were saved.
     """

@@ -87,7 +87,7 @@ def described_type(table: dict[str, Any]) -> np.dtype:
 
 
 def file_dtypes(table: HostTable) -> dict[str, str]:
-    """Return the dtypes of a table's values and states for a manifest, which omits float32."""
+    """Return a manifest's fields for the dtypes of a table's values and states, except float32."""
     value, state = table.row_dtypes
     if table.scored:
         state = "float32"  # the frequency or score is among them
@@ -220,7 +220,7 @@ def _structured(batch: pa.RecordBatch, dtype: np.dtype) -> np.ndarray:
 def read_columns(
     path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS
 ) -> Iterator[Arrays]:
-    """Yield the rows of a file as arguments of `import_rows`, without optimizer state.
+    """Yield a file's rows without optimizer state, in the form of arguments of `import_rows`.
 
     If a column's numbers are float32 in the file, its array is a view of the file, without a copy.
 
@@ -289,7 +289,7 @@ def _check_order(path: Path, keys: np.ndarray, last: Any, legal: tuple[int, int]
 
 
 def write_keys(keys: np.ndarray, path: Path) -> None:
-    """Write keys in ascending order, as an Arrow IPC file with the column `key`."""
+    """Write keys in ascending order to an Arrow IPC file with the column `key`."""
     batch = pa.record_batch([pa.array(np.sort(keys), pa.int64())], schema=KEYS)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)

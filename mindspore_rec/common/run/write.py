@@ -47,8 +47,8 @@ def write_checkpoint(
 
     Args:
         target: the directory to make.
-        fields: function that returns the manifest's fields except tables and files. Only worker 0
-            calls `fields`.
+        fields: function that returns the manifest's fields except `tables` and `files`. Only worker
+            0 calls `fields`.
         write: function that writes this worker's files into a directory, and returns the manifest's
             entries for the tables.
         team: the workers. Default: one worker.

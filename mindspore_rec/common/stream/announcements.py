@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Announce new checkpoints on a Kafka topic, so that predictors need not wait for their next poll.
 
-Only the announcement goes through Kafka: a predictor reads and checks the directory itself. If an
-announcement is lost, late or wrong, the predictor is only delayed, and finds the checkpoint at the
-predictor's next poll.
+Only the announcement goes through Kafka: a predictor itself reads and checks the checkpoint's
+directory. If an announcement is lost, late or wrong, the predictor is only delayed, and finds the
+checkpoint at the predictor's next poll.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Announcer:
 
 
 class AnnouncementReader:
-    """Reader of announcements that calls a function for each announcement from now on.
+    """Reader of announcements that calls a function for each new announcement.
 
     If no broker answers, the reader waits. The reader misses announcements that are sent during the
     wait.
@@ -105,8 +105,8 @@ class AnnouncementReader:
     Args:
         brokers: "host:port", or several addresses.
         topic: the topic of the `Announcer`.
-        heard: function that is called with each announcement, in a thread of this object. To call
-            `Predictor.wake`, pass `lambda _: predictor.wake()`.
+        heard: function that is called with each announcement. The call runs in a thread of this
+            object. To call `Predictor.wake`, pass `lambda _: predictor.wake()`.
         options: further settings of `kafka.KafkaConsumer`. Default: none.
 
     Raises:

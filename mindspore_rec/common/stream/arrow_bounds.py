@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute the decoded size of an Arrow IPC stream from its metadata, before decoding it.
 
-A small stream may decode to many bytes. A body may be compressed, dictionaries and views may repeat
-a text many times, and null columns may have any length. This module reads the metadata of every
-message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs) and adds up the
-decoded sizes. Arrow decodes the stream only if the decoded size is within the limit. Arrow also
+A small stream may decode to many bytes. A message's body may be compressed, dictionaries and views
+may repeat a text many times, and null columns may have any length. This module reads the metadata
+of every message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs) and adds up
+the decoded sizes. Arrow decodes the stream only if the decoded size is within the limit. Arrow also
 verifies the metadata.
 """
 
@@ -70,7 +70,7 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return the offset of a vector's first element and the vector's length; 0, 0 if none."""
+        """Return the offset and length of a vector's elements; 0, 0 if the vector is missing."""
         place = self._place(field)
         if not place:
             return 0, 0

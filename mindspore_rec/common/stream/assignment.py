@@ -65,12 +65,12 @@ class Assignment:
         return {p: b[side] for p, b in self._client.bounds(self.partitions).items()}
 
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
-        """Return the first offsets of the partitions in `partitions` that `known` lacks.
+        """For each partition that is not in `known`, return the first offset to read.
 
-        If `start` has offsets by partition, a partition begins at its offset in `start`, or at 0 if
-        `start` has no offset for it. If `start` has no offsets, a stream of all partitions begins
-        at 0, so that no message is lost. A stream of selected partitions begins at the first
-        available message of each partition.
+        If `start` has offsets by partition, each partition begins at its offset in `start`. A
+        partition without an offset in `start` begins at 0. If `start` has no offsets, a stream of
+        all partitions begins at 0, so that no message is lost. A stream of selected partitions
+        begins at the first available message of each partition.
         """
         new = [p for p in partitions if p not in known]
         if isinstance(self.start, Mapping):

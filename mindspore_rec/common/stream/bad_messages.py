@@ -77,7 +77,7 @@ class BadMessages:
             raise
 
     def look_up(self, offsets: Mapping[int, int]) -> None:
-        """Find the messages, from `offsets` on, that are already in the dead-letter topic."""
+        """Find which messages, from `offsets` on, are already in the dead-letter topic."""
         if self._letters is not None:
             self._letters.look_up(self._topic, offsets, self._marks)
 
@@ -92,7 +92,7 @@ class BadMessages:
             self._letters.close()
 
     def state_dict(self, reading: bool) -> dict[str, Any]:
-        """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
+        """Return JSON values: the counts, and the offsets at which a later `look_up` starts.
 
         Args:
             reading: True if this run has read messages. With True, the result contains this run's

@@ -51,8 +51,8 @@ class Batch:
         place: position of the batch, if the source has no state. The training sets `place`.
             Default: None.
         before_step: function that a training calls just before the step of the batch. `before_step`
-            sets values such as the event time, which must not be set earlier, when the batch is
-            read ahead. Default: None.
+            sets values, such as the event time, that must be set just before the step and not when
+            the batch is read ahead. Default: None.
 
     Example:
         >>> import numpy as np
@@ -122,7 +122,7 @@ class BatchSource(ABC):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns; empty if not known before the first batch."""
+        """Names of the columns; empty if the names are not known before the first batch."""
         return []
 
     @property
@@ -165,7 +165,7 @@ class BatchSource(ABC):
         return None
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the position in the data as JSON values, which include `batches`.
+        """Return the position in the data, a dict of JSON values that contains `batches`.
 
         Args:
             batches: number of the batch after which the state is returned. Required if batches are
@@ -191,11 +191,11 @@ class BatchSource(ABC):
         return []
 
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
-        """Mark `passes` passes as already read, for data whose order differs from pass to pass.
+        """Mark the first `passes` passes as read, for data whose order differs from pass to pass.
 
         A training that resumes in a later pass first calls `skip_passes`, and then reads its first
-        batch. By default, `skip_passes` does nothing. Override `skip_passes` unless all passes have
-        the same order, or random generators of Python or NumPy determine the order.
+        batch. By default, `skip_passes` does nothing. Override `skip_passes` if the order differs
+        from pass to pass and does not come from Python's or NumPy's random generators.
         """
 
     @property
@@ -222,8 +222,8 @@ class BatchSource(ABC):
         """Return a source that yields one worker's share of the data.
 
         A training with several workers calls `split_by_worker` on each worker, before the first
-        batch. Each row of the data is in exactly one share. `split_by_worker` may restrict this
-        source to the share and return this source.
+        batch. Each row of the data is in exactly one share. `split_by_worker` may return this
+        source itself, restricted to the share.
 
         Args:
             worker: index of the worker, from 0.
@@ -267,13 +267,13 @@ class BatchWrapper(BatchSource):
     after the last batch that was used in training.
 
     Args:
-        source: source of the batches.
+        source: source whose batches are changed.
         learner: object that learns from batches in the method `change`. The learner has the methods
             `state_dict` and `load_state_dict`. The learner's state after each batch is part of the
             wrapper's state. Default: None.
 
     Attributes:
-        source: source of the batches.
+        source: source whose batches are changed.
 
     Raises:
         TypeError: `source` is not a BatchSource, or `learner` has no `load_state_dict`.
@@ -319,7 +319,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns; empty if not known before the first batch."""
+        """Names of the columns; empty if the names are not known before the first batch."""
         return self.source.column_names
 
     @property
@@ -393,7 +393,7 @@ class BatchWrapper(BatchSource):
         return self.source.covered_streams()
 
     def skip_passes(self, passes: int) -> None:
-        """Mark `passes` passes over the source as already read."""
+        """Mark the first `passes` passes over the source as read."""
         self.source.skip_passes(passes)
 
     @property
@@ -417,8 +417,8 @@ class BatchWrapper(BatchSource):
         Raises:
             ValueError: the learner would learn from the rows of only one worker.
         """
-        # A learner must read all rows of a stream. Therefore, return None: the rows of each batch
-        # are divided after the learner has read the batch.
+        # A learner must read all rows of a stream, so return None. The training then divides the
+        # rows of each batch after the learner has read the batch.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)

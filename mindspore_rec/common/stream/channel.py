@@ -309,7 +309,7 @@ class ReceivedRows:
 
 
 class DataReceiver(StreamSource):
-    """Source of batches of rows from a channel's shards, with the guarantees of `StreamSource`.
+    """Source that yields the rows of a channel's shards, with the guarantees of `StreamSource`.
 
     Args:
         address: as for `DataSender`.

@@ -30,7 +30,7 @@ class Claims:
     """Log of the claims on the names of a channel's senders.
 
     Args:
-        client: reader of the log, which has one partition.
+        client: reader of the log. The log has one partition.
         producer: writer to the log.
         name: name of the sender.
 
@@ -118,7 +118,7 @@ class Claims:
 
 
 def _content(message: Message) -> dict[str, Any]:
-    """Return a message's content as a dict, which is empty if another program sent the message."""
+    """Return a message's content as a dict; {} if another program sent the message."""
     try:
         content = json.loads(message.value or b"")
     except (ValueError, RecursionError):

@@ -22,9 +22,9 @@ class Message(NamedTuple):
         value: the bytes; None for a message without a value.
         headers: names and bytes of the message's headers.
         key: the bytes of the message's key, or None.
-        skipped: number of offsets just before the message that belong to markers of transactions or
-            to messages of aborted transactions. All other missing offsets belong to messages that
-            the log has removed.
+        skipped: number of skipped offsets directly before the message. Skipped offsets belong to
+            transaction markers or to messages of aborted transactions. Missing offsets that are not
+            counted in `skipped` belong to messages that the log has removed.
     """
 
     offset: int
@@ -60,7 +60,7 @@ class LogClient(Protocol):
         """Read only the partitions in `offsets`, each from its offset on."""
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition, in order.
+        """Return a dict from partition to new messages, in order.
 
         Wait up to `seconds` if there are no messages. Messages of a paused partition are returned
         later.
@@ -69,7 +69,8 @@ class LogClient(Protocol):
     def position(self, partition: int) -> int:
         """Return the offset at which the next poll continues, without a request to the log.
 
-        The offset may lie after entries that are not messages, such as markers of transactions.
+        If entries that are not messages, such as transaction markers, follow the last message, the
+        offset may lie after these entries.
         """
 
     def ends(self) -> dict[int, int]:

@@ -45,12 +45,12 @@ class StreamingDataset(BatchSource):
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
-        transform: function, for example a `FeaturePipeline`, that converts a record batch to a dict
-            of whole-batch arrays by column name, with the label last. If the transform has
-            `state_dict` and `load_state_dict`, the transform's state is part of the dataset's
-            state. A batch that has no rows after the transform is skipped. The transform may also
-            be a `Schema`, which must be fitted already, because the schema does not learn from the
-            stream. Default: `to_arrays`, which does not change the columns.
+        transform: function, for example a `FeaturePipeline`, that converts an Arrow record batch to
+            a dict from column name to array ``[B, ...]``. The label must be the last column. If the
+            transform has `state_dict` and `load_state_dict`, the transform's state is part of the
+            dataset's state. A batch that has no rows after the transform is skipped. The transform
+            may also be a `Schema`, which must be fitted already, because the schema does not learn
+            from the stream. Default: `to_arrays`, which does not change the columns.
         columns: names of the columns of a batch, in order, with the label last. Omit columns that
             are not inputs of the network, such as the event time. Default: None, which means all
             columns.
@@ -154,7 +154,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of a batch's arrays; empty if not known before the first batch."""
+        """Names of a batch's arrays; empty if the names are not known before the first batch."""
         return list(self._names)
 
     @property
@@ -228,9 +228,9 @@ class StreamingDataset(BatchSource):
         """Return the position in the stream and the transform's state as JSON values.
 
         Args:
-            batches: return the state after this number of batches, counted over all runs. The state
-                is known for the last 1024 batches. Default: None, which means the state after the
-                last batch.
+            batches: return the state after this number of batches, counted over all runs. The
+                states after the last 1024 batches are kept. Default: None, which means the state
+                after the last batch.
 
         Raises:
             ValueError: the state after `batches` batches is not known.
@@ -245,7 +245,7 @@ class StreamingDataset(BatchSource):
         return {"batches": number, "source": source, "transform": learned}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at the position of a state, before the first batch.
+        """Resume at the position of a state; to be called before the first batch.
 
         Raises:
             TypeError, ValueError: `state` does not belong to this kind of stream and transform.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeadLetterPolicy: the topic for a stream's bad messages, and the limit of their share."""
+"""DeadLetterPolicy: the topic of a stream's bad messages, and the maximum share of bad messages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class DeadLetterPolicy:
     """Topic of a stream's bad messages, and the maximum share of bad messages.
 
     If many messages are bad, the program that writes the topic has probably changed, and training
-    receives too little data. If a stream has stopped because of bad messages, a restarted stream
-    stops at the same message again. To continue, set `on_dead_share` to "warn" or raise
+    receives too little data. If bad messages have stopped a stream, the stream stops at the same
+    message again after a restart. To continue, set `on_dead_share` to "warn" or raise
     `max_dead_share`.
 
     Args:
@@ -28,9 +28,9 @@ class DeadLetterPolicy:
             (0, 1]. 1 means no limit (default 0.5).
         on_dead_share: the reaction if the share is exceeded. "stop" (the default) raises a
             `TooManyDeadLettersError` with the commonest reason; "warn" writes a warning to the log.
-        dead_share_messages: number of last messages from which the share is computed, at least 10.
-            The share of bad messages is not checked before `dead_share_messages` messages have been
-            read (default 1000).
+        dead_share_messages: number of most recent messages from which the share is computed, at
+            least 10. The share of bad messages is not checked before `dead_share_messages` messages
+            have been read (default 1000).
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -62,7 +62,7 @@ class DeadLetterPolicy:
 
 
 def policy_of(dead_letters: DeadLetterPolicy | DeadLetters | str | None) -> DeadLetterPolicy:
-    """Return a policy unchanged, or make a default policy for a topic.
+    """Return `dead_letters` if it is a policy; otherwise, return a default policy for the topic.
 
     Example:
         >>> policy_of("clicks-dead").topic

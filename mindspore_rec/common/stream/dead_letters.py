@@ -24,8 +24,8 @@ class DeadLetters:
     Args:
         producer: writer of the topic.
         topic: name of the topic.
-        client: reader of the topic, which looks up messages that were already sent; None to look up
-            no messages.
+        client: reader of the topic, used to look up messages that were already sent; None to look
+            up no messages.
     """
 
     def __init__(self, producer: LogProducer, topic: str, client: LogClient | None = None) -> None:
@@ -61,14 +61,14 @@ class DeadLetters:
     def look_up(
         self, topic: str, offsets: Mapping[int, int], marks: Mapping[str, int] | None
     ) -> None:
-        """Find the messages, from `offsets` on, that are already in the dead-letter topic.
+        """Find which messages, from `offsets` on, are already in the dead-letter topic.
 
         Args:
             topic: the topic whose bad messages will be sent.
             offsets: for each partition, the offset of the next message to read.
-            marks: the value of `marks` in an earlier run: for each partition of the dead-letter
-                topic, the offset from which dead letters are read. With None, all dead letters are
-                read.
+            marks: for each partition of the dead-letter topic, the offset from which dead letters
+                are read. Pass the value that the property `marks` had in an earlier run. With
+                None, all dead letters are read.
         """
         if self._client is None:
             return
@@ -85,7 +85,7 @@ class DeadLetters:
     def _read(
         self, client: LogClient, marks: Mapping[str, int]
     ) -> tuple[set[bytes | None], dict[str, int], dict[str, int]]:
-        """Return the keys of dead letters, and each partition's first offset and end offset."""
+        """Return the keys of the dead letters, and the first and end offsets of all partitions."""
         bounds = client.bounds(client.partitions())
         begins = {p: max(first, marks.get(str(p), 0)) for p, (first, _) in bounds.items()}
         behind = {p for p, begin in begins.items() if begin < bounds[p][1]}

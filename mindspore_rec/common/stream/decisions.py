@@ -134,7 +134,7 @@ class Decisions:
         return self._journal[self._made] if self._made < len(self._journal) else None
 
     def replay(self) -> Decision | None:
-        """Repeat and return an earlier run's next decision, if it is due at the next message."""
+        """Repeat and return an earlier run's next decision if it is due at the next message."""
         decision = self.next
         if decision is None or decision.taken > self.order.taken:
             return None
@@ -159,7 +159,7 @@ class Decisions:
         return self.next is None and self.order.row == 0 and not self._known_message_next()
 
     def decide(self, kind: str, partition: int = -1) -> None:
-        """Make a decision, which is stored and in effect when this method returns.
+        """Make a decision. When this method returns, the decision is stored and in effect.
 
         Args:
             kind: as for `Decision`.
@@ -174,7 +174,7 @@ class Decisions:
         self._apply(decision)
 
     def decide_before_message(self, between_batches: bool) -> None:
-        """Let idle and new partitions that now have messages take turns.
+        """If an idle or new partition has messages now, let the partition take turns.
 
         Args:
             between_batches: as for `add_waiting`.
@@ -228,12 +228,12 @@ class Decisions:
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The journal that belongs to the loaded state was lost. The present journal may have begun
-        # before the loaded state, so count its older decisions.
+        # The journal that belongs to the loaded state was lost. The journal may contain decisions
+        # that are older than the loaded state, so count these decisions.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number and the checksum of the decisions in effect, as JSON values."""
+        """Return JSON values: the number and the checksum of the decisions in effect."""
         made = self._made
         added = self._journal.added(made)
         return {

@@ -35,9 +35,10 @@ class Fetcher:
         format: format of the messages.
         limits: limits beyond which messages are refused. A partition pauses if its waiting messages
             take more than the partition's share of `buffer_bytes`.
-        event_time: column with the time of events; None without such a column.
+        event_time: name of the column that contains the events' times; None if there is no such
+            column.
         interleaver: interleaver to which the thread adds blocks, under the lock of `changed`.
-        changed: condition that is notified of each block and of an error.
+        changed: `threading.Condition` that is notified after each new block and after an error.
         sequence_of: function that returns the producer and the sequence number of a message; None
             if messages have no sequence numbers.
         first_ends: for each partition, the offset after the last message when reading begins.
@@ -45,8 +46,8 @@ class Fetcher:
 
     Attributes:
         error: exception that ended the thread, or None.
-        ends: for each partition, the offset after its last message, as far as known.
-        behind: partitions that have not been read up to their `first_ends` yet.
+        ends: for each partition, the offset after the partition's last known message.
+        behind: partitions that have not been read up to the offset in `first_ends` yet.
         paused: partitions that are not read now, because enough of their messages are waiting.
         looked: start time of the newest poll whose messages are in the interleaver.
     """
@@ -132,13 +133,13 @@ class Fetcher:
                 return
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
-        # Seek to the offset after the last polled message of each partition. The seek makes the
-        # client record the skipped offsets after the polled messages again.
+        # Seek to the offset after the last polled message of each partition. After the seek, the
+        # client records again the offsets that it skips after the polled messages.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 
     def _is_read(self, partition: int) -> bool:
-        """Return True if a partition has been read up to its `first_ends`."""
+        """Return True if a partition has been read up to the partition's offset in `first_ends`."""
         if partition in self._undecoded:
             return False
         return self._client.position(partition) >= self._first_ends[partition]
@@ -166,7 +167,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Count the removed messages just before each message; return None if none was removed."""
+        """Count the removed messages directly before each message; None if none was removed."""
         begin = self._next[partition]
         self._next[partition] = messages[-1].offset + 1
         if messages[-1].offset + 1 - begin == len(messages):
@@ -217,7 +218,7 @@ class Fetcher:
     def _refuse(
         self, rows: pa.RecordBatch, counts: np.ndarray, messages: list[Message]
     ) -> tuple[pa.RecordBatch, np.ndarray, Mapping[int, BadMessageError]]:
-        """Remove messages that exceed the limits; return the other rows, counts and errors."""
+        """Remove messages beyond the limits; return the kept rows and counts, and the errors."""
         if not rows.num_rows:
             return rows, counts, {}
         owner = np.repeat(np.arange(len(messages)), counts)

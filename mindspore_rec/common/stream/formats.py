@@ -48,10 +48,11 @@ class BadMessageError(ValueError):
 
     Args:
         reason: "empty", "size", "format", "schema", "null", "time" or "value". An "empty" message
-            has no bytes. A "size" message has too many bytes, encoded or decoded. A "format"
-            message is not in the expected format. A "schema" message has columns or types that
-            differ from the schema. A "null" message lacks a required value. A "time" message has an
-            event time in the future. A "value" message has a value that is illegal in its column.
+            has no bytes. A message with the reason "size" has too many bytes, encoded or decoded. A
+            "format" message is not in the expected format. A "schema" message has columns or types
+            that differ from the schema. A "null" message lacks a required value. A "time" message
+            has an event time in the future. A "value" message has a value that is illegal in its
+            column.
         detail: description of the defect.
     """
 
@@ -67,7 +68,7 @@ class Decoded(NamedTuple):
     Args:
         rows: rows of all good messages, in order.
         counts: int64, number of rows of each message; 0 for a bad message.
-        bad: errors of the bad messages, by the index of the message.
+        bad: dict from the index of a bad message to the message's error.
     """
 
     rows: pa.RecordBatch
@@ -105,8 +106,8 @@ class Format(ABC):
     Attributes:
         check: function that checks rows, and raises BadMessageError if a value is illegal in its
             column. Default: None.
-        sequence_of: function that returns the producer and the number of a message, by which
-            duplicates are detected; the function returns None for a message without a number.
+        sequence_of: function that returns a message's producer and sequence number, or None for a
+            message without a number. Sequence numbers are used to detect duplicates.
             Default: None, which means that no message has a number.
 
     Raises:
@@ -126,7 +127,7 @@ class Format(ABC):
         self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Decode messages that have bytes.
+        """Decode messages that are not empty.
 
         The errors of bad messages are returned in the result, and not raised.
         """
@@ -147,8 +148,8 @@ class Format(ABC):
     def decode_some(self, values: Sequence[bytes]) -> Decoded:
         """Decode the first messages, as many as together fit in `max_decoded_bytes`.
 
-        A message that is too large is bad and is not decoded. At least one message is decoded or
-        refused.
+        A message that is too large is bad and is not decoded. Each call decodes or refuses at least
+        one message.
         """
         refused: dict[int, BadMessageError] = {}
         total = taken = 0
@@ -329,7 +330,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _are_empty_lists(kind: pa.DataType) -> bool:
-    """Return True for lists of Arrow's null type; lists without values have this type."""
+    """Return True for a list of Arrow's null type, which is the type of lists without values."""
     return _is_list(kind) and bool(pa.types.is_null(kind.value_type))
 
 
@@ -446,7 +447,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return the number of bytes of a row without texts, and of the largest element of a list."""
+    """Return two sizes in bytes: a row without texts, and the largest element of a list."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)

@@ -50,7 +50,7 @@ class BadEntry(NamedTuple):
         offset: offset of the message in its partition.
         timestamp: time of the message, in milliseconds.
         error: the defect of the message.
-        value: the bytes of the message, or its first bytes.
+        value: the bytes of the message, possibly only the first bytes.
         size: number of bytes of the message.
     """
 
@@ -73,8 +73,8 @@ class Block:
             message is a duplicate if its producer has already sent the same or a greater sequence
             number.
         size: number of bytes that the block adds to `waiting_bytes`.
-        missing: for each message, the number of messages just before this message that were removed
-            from the log. Default: none.
+        missing: number of messages that the log removed directly before each message. Default:
+            none.
     """
 
     def __init__(
@@ -117,8 +117,9 @@ class Interleaver:
         idle: partitions that take no turns.
         taken: number of messages taken over all runs of the stream.
         last: for each partition and producer, the last taken sequence number.
-        duplicates: number of messages that were skipped because a message of the same producer with
-            the same or a greater sequence number had been taken.
+        duplicates: number of messages that were skipped because they were repeated. A message is
+            repeated if a message of the same producer with the same or a greater sequence number
+            has been taken from the partition.
         epochs: for each partition and producer, the greatest epoch so far.
         outdated: number of messages that were skipped because their producer was replaced.
         missing: number of messages that were removed from the log before the stream could take
@@ -149,7 +150,7 @@ class Interleaver:
     # ---- partitions that come later
 
     def expect(self, partition: int, offset: int) -> None:
-        """Accept blocks of a new partition, which begin at `offset`.
+        """Accept blocks of a new partition, whose first offset is `offset`.
 
         The partition takes no turns until `add` is called.
         """
@@ -173,7 +174,7 @@ class Interleaver:
         self._blocks[partition].append(block)
 
     def waiting_bytes(self, partition: int) -> int:
-        """Return the total size, in bytes, of a partition's blocks with messages to take."""
+        """Return the total bytes of a partition's blocks that contain messages to take."""
         return sum(block.size for block in self._blocks[partition])
 
     def has(self, partition: int) -> bool:
@@ -250,7 +251,7 @@ class Interleaver:
 
         Args:
             most: maximum number of rows to take, at least 1.
-            stop: number of messages, counted by the attribute `taken`, after which to stop.
+            stop: value of the attribute `taken` at which to stop.
                 Default: None, which means no limit.
 
         Returns: A slice of rows, which may be empty. The result is None if the partition that has
@@ -331,7 +332,7 @@ class Interleaver:
         return False
 
     def _finish(self, partition: int, block: Block, place: int) -> None:
-        """Count a block's messages below the index `place`, and mark these messages as taken."""
+        """Count the messages of a block before index `place`, and mark these messages as taken."""
         if place == block.place:
             return
         if block.missing is not None:
@@ -402,4 +403,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Do nothing, as the default function `on_good`."""
+    """Do nothing; the default of `on_good`."""

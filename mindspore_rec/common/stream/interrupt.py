@@ -32,7 +32,7 @@ class Interruption:
     a step like SIGINT, and `restore` reinstalls the SIGINT handler after the step.
 
     Args:
-        work: how the printed message names the work that is finished after the first signal
+        work: name, in the printed message, of the work that is finished after the first signal
             (default "this step").
 
     Attributes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal: storage of decisions that depended on timing, which a restarted stream repeats."""
+"""Journal: stored decisions that depended on timing, so that a restarted stream repeats them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ class Journal:
 
         Returns:
             The journal in the file whose name is this file's name plus `.<worker>-of-<workers>`.
-            If there is one worker, or this journal has no file, the result is this journal.
+            If there is one worker, or this journal has no file, the method returns this journal
+            itself.
 
         Raises:
             ValueError, OSError: as for the constructor.
@@ -114,7 +115,7 @@ class Journal:
         return copy
 
     def append(self, decision: Decision) -> None:
-        """Append a decision, which is on disk when this method returns.
+        """Append a decision. When `append` returns, the decision is on disk.
 
         Raises:
             OSError: the decision cannot be written, and is not appended.
@@ -136,8 +137,8 @@ class Journal:
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
         """Replace the file by a copy that only this process writes, and return the copy's journal.
 
-        The file is made if it is missing. If an earlier process is still running, it cannot append
-        decisions to the replaced file, and does not change the new file.
+        The file is made if it is missing. If an earlier process is still running, that process
+        cannot append further decisions, neither to the replaced file nor to the new file.
 
         Args:
             check: function that raises an error if this process must not replace the file. After

@@ -11,7 +11,7 @@ __all__ = ["NotedBatches"]
 
 
 class NotedBatches:
-    """Record of the offsets that a consumer of Kafka skips because of transactions.
+    """Record of the offsets that a Kafka consumer skips because of transactions.
 
     A consumer silently skips the markers at the end of transactions. A consumer that reads only
     committed messages also skips the messages of aborted transactions. Offsets that are skipped
@@ -91,7 +91,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
 
 
 class _Replacing(bytearray):
-    """Bytes whose slices decode malformed UTF-8 to replacement characters."""
+    """Byte array whose slices decode malformed UTF-8 with replacement characters."""
 
     def __getitem__(self, place: Any) -> Any:
         item = super().__getitem__(place)

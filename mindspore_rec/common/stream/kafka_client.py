@@ -19,7 +19,7 @@ _METADATA_SECONDS = 30
 
 
 class KafkaClient:
-    """Reader of partitions from offsets that the caller chooses, without consumer group or commits.
+    """Reader of a topic's partitions, from chosen offsets, without consumer group or commits.
 
     Args:
         brokers: "host:port", or several addresses.
@@ -85,12 +85,12 @@ class KafkaClient:
             time.sleep(0.1)
 
     def topic_id(self) -> str | None:
-        """Return Kafka's id of the topic from the last metadata; None before Kafka 2.8."""
+        """Return the topic's id from Kafka's newest metadata; None if Kafka is older than 2.8."""
         known = self._consumer._cluster.topic_id(self.topic)
         return None if known is None or known.int == 0 else str(known)
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return the first offset and the offset after the last message, by partition."""
+        """Return {partition: (first offset, offset after the last message)}."""
         places = [self._place(p) for p in partitions]
         first = self._consumer.beginning_offsets(places)
         last = self._consumer.end_offsets(places)
@@ -108,7 +108,7 @@ class KafkaClient:
             self._consumer.seek(self._place(partition), offset)
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition. Wait up to `seconds` if there are no messages."""
+        """Return {partition: new messages}. Wait up to `seconds` if there are no messages."""
         wanted = set(paused)
         if wanted != self._paused:
             self._consumer.resume(*map(self._place, self._paused - wanted))

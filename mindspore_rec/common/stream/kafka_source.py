@@ -27,7 +27,7 @@ _ROW_TURN = 256
 
 
 class KafkaSource(StreamSource):
-    """Source of batches of a Kafka topic's rows, with the guarantees of `StreamSource`.
+    """Source that yields a Kafka topic's rows in batches, with the guarantees of `StreamSource`.
 
     The caller saves the offsets. The offsets are part of `state_dict()`, which is saved with the
     model. No offset is committed to the broker. The caller chooses the partitions, so any number of
@@ -37,20 +37,19 @@ class KafkaSource(StreamSource):
     Args:
         brokers: "host:port", or several addresses.
         topic: name of an existing topic.
-        schema: the columns of a row with their types, as an Arrow schema, or a `Schema`. If a value
-            does not fit a `Schema`, its message is bad, and the dead letter's reason names the
-            column, the row and the value. The `Schema` decides the types of JSON and TSV messages;
-            for Arrow messages, the first message that fits the `Schema` decides the types. None is
-            legal only for "arrow", and means the columns of the first message.
+        schema: Arrow schema with the columns of a row, or a `Schema`. If a value does not fit a
+            `Schema`, its message is bad, and the dead letter's reason names the column, the row and
+            the value. The `Schema` decides the types of JSON and TSV messages; for Arrow messages,
+            the first message that fits the `Schema` decides the types. None is legal only for
+            "arrow", and means the columns of the first message.
         format: "arrow" if a message is an Arrow IPC stream (see `pack`), "tsv" or "json" if a
             message is one or more lines (default "arrow"). A `Format` object is legal too, and
             requires that `schema` is None.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         limits: as for `StreamSource`; the default of `turn_messages` is 1 for "arrow" and 256 for
             all other formats.
-        dead_letters: topic for bad messages, which is made if it is missing, or a
-            `DeadLetterPolicy` with the topic. Default: None, which means that the first bad message
-            raises an error.
+        dead_letters: topic for bad messages, or a `DeadLetterPolicy` with the topic. A missing
+            topic is made. Default: None, which means that the first bad message raises an error.
         kafka_options: settings of `kafka.KafkaConsumer`, such as `security_protocol` or
             `sasl_mechanism`. If `dead_letters` is set, `KafkaProducer` and `KafkaAdminClient` also
             get these settings. Default: none.
@@ -101,7 +100,7 @@ class KafkaSource(StreamSource):
 def policy_with_letters(
     brokers: str | Sequence[str], policy: DeadLetterPolicy, options: Mapping[str, Any] | None
 ) -> DeadLetterPolicy:
-    """Return a policy with a `DeadLetters` for the policy's topic.
+    """Return a copy of a policy in which a `DeadLetters` replaces the topic's name.
 
     Make the topic if it is missing.
     """

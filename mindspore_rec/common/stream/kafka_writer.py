@@ -20,7 +20,7 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# Errors after which the writer may send a message again that kafka-python has dropped.
+# If kafka-python drops a message because of one of these errors, the writer may send it again.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",
@@ -53,8 +53,8 @@ class KafkaWriter:
     the messages that the log does not have yet. The writer never skips a message, because the log
     would then have a gap.
 
-    `send` waits while 64 MiB of messages are in flight, because kafka-python's producer has no such
-    limit.
+    `send` waits while 64 MiB of messages are in flight, because kafka-python's producer does not
+    limit the messages in flight.
 
     Args:
         brokers: "host:port", or several addresses.

@@ -13,7 +13,7 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class LeftOut:
-    """Report messages that the log removed before they were read, or whose sender was replaced.
+    """Report messages that the log removed before a read, and messages of replaced senders.
 
     A warning is logged each time the number of reported messages has doubled.
 

@@ -87,7 +87,7 @@ class MemoryTopic:
 
 
 class MemoryClient:
-    """Reader of a `MemoryTopic`, which implements `LogClient`."""
+    """`LogClient` that reads a `MemoryTopic`."""
 
     def __init__(self, log: MemoryTopic, most: int) -> None:
         self.topic = log.topic
@@ -104,7 +104,7 @@ class MemoryClient:
         return self._log.topic_id
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return the first offset and the offset after the last message, by partition."""
+        """Return {partition: (first offset, offset after the last message)}."""
         return {p: (0, len(self._log._logs[p])) for p in partitions}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
@@ -112,7 +112,7 @@ class MemoryClient:
         self._next = dict(offsets)
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition. Wait up to `seconds` if there are no messages."""
+        """Return {partition: new messages}. Wait up to `seconds` if there are no messages."""
         with self._log._changed:
             by_partition = self._take(paused)
             if not by_partition and seconds > 0:
@@ -121,11 +121,11 @@ class MemoryClient:
             return by_partition
 
     def position(self, partition: int) -> int:
-        """Return the offset at which the next poll continues."""
+        """Return the offset at which the next poll continues to read the partition."""
         return self._next[partition]
 
     def ends(self) -> dict[int, int]:
-        """Return the offset after the last message, by partition."""
+        """Return a dict from partition to the offset after the partition's last message."""
         return {p: len(self._log._logs[p]) for p in self._next}
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class MemoryClient:
 
 
 class MemoryProducer:
-    """Writer to one `MemoryTopic`, which implements `LogProducer` and ignores the topic's name."""
+    """`LogProducer` that writes to one `MemoryTopic`, and ignores the topic's name."""
 
     def __init__(self, log: MemoryTopic) -> None:
         self._log = log

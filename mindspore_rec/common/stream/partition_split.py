@@ -122,7 +122,8 @@ def state_of_partitions(
 ) -> dict[str, Any]:
     """Return the state from which a stream that reads `partitions` resumes.
 
-    The worker that reads the first partition gets the counts of all partitions in its state.
+    The counts of all partitions become part of the state of the worker that reads the first
+    partition.
 
     Args:
         partitions: the partitions in ascending order.

@@ -34,7 +34,8 @@ class Verdict(NamedTuple):
 class Patience:
     """Timer of a stream.
 
-    The timer measures how long the stream reads, waits for a full batch, and waits for a partition.
+    The timer measures how long the stream reads, how long it waits for a full batch, and how long
+    it waits for a partition.
 
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 
@@ -99,8 +100,9 @@ class Patience:
 
         Args:
             now: the time.
-            looked: start time of the newest poll that has returned. The time after `looked` does
-                not count as idle time, because new messages may not have been polled yet.
+            looked: time at which the newest completed poll began. The time after `looked` does not
+                count as idle time, because messages that arrived after `looked` may not have been
+                polled yet.
             may_decide: True if the stream may make a decision before the next message. No decision
                 may be made inside a message, or before a message that an earlier run may have
                 taken.

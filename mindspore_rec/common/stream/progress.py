@@ -14,10 +14,11 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Counter of a stream's batches and rows, which also stores the latest event times.
+    """Counter of a stream's batches and rows. The counter also stores the latest event times.
 
     Args:
-        event_column: column with the time of events; None without such a column.
+        event_column: name of the column that contains the events' times; None if there is no such
+            column.
 
     Attributes:
         event_column: the argument `event_column`.

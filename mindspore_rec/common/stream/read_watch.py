@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
+"""ReadWatch: detect a stream that a training reads although no checkpoint saves the position.
 
 A data object that only passes on a stream's batches can hide the stream: the training does not know
 the stream, and checkpoints do not save the stream's position. `ReadWatch` detects a hidden stream
@@ -67,7 +67,7 @@ class ReadWatch:
             _watches.remove(self)
 
     def check(self, stream: Any) -> None:
-        """Raise ValueError for an unknown stream that the training reads."""
+        """Raise ValueError if the training reads `stream` without saving the stream's position."""
         if any(stream is each for each in self._known):
             return
         if getattr(_local, "reading", False) or (self._pipelines and _in_pipeline()):
@@ -76,7 +76,7 @@ class ReadWatch:
 
 @contextmanager
 def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Mark all reads of this thread inside the context as reads for the training.
+    """Inside the context, mark all reads of this thread as reads for the training.
 
     Args:
         on_wait: function that a stream calls several times per second while it waits for messages.
@@ -94,7 +94,7 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
 
 @contextmanager
 def waiting(on_wait: Callable[[], None] | None) -> Iterator[None]:
-    """Call `on_wait` while a stream that is read in the context waits for messages.
+    """Inside the context, let a stream call `on_wait` while the stream waits for messages.
 
     Args:
         on_wait: as for `reading`.
@@ -108,7 +108,7 @@ def waiting(on_wait: Callable[[], None] | None) -> Iterator[None]:
 
 
 def still_waiting() -> None:
-    """Call this thread's `on_wait`, if any, because the stream has no messages yet.
+    """Call this thread's `on_wait`, if any. To be called while a stream waits for messages.
 
     Raises:
         ReadGivenUpError: the reader no longer needs the batch. After a `ReadGivenUpError`, the
@@ -146,7 +146,7 @@ def signals_deferred() -> bool:
 def check_read(stream: Any) -> None:
     """Raise ValueError if a training reads this stream and cannot save the stream's position.
 
-    Every stream calls `check_read` before a batch.
+    A stream calls `check_read` before it reads a batch.
 
     Raises:
         ValueError: the checkpoints of the training do not save the stream's position.

@@ -257,7 +257,7 @@ class StreamSource:
         return self
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Use a separate journal for this worker, which alone reads its partitions.
+        """Use a separate journal for this worker: no other worker reads the same partitions.
 
         Args:
             worker: index of this worker, from 0.
@@ -335,7 +335,7 @@ class StreamSource:
             return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
-        """Let new partitions that have messages take turns from the next message on."""
+        """If new partitions have messages, let them take turns from the next message on."""
         if self._fetcher is None:
             return
         with self._changed:
@@ -349,7 +349,7 @@ class StreamSource:
                 self._states.append(self._snapshot())
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return the first offset of each partition that does not take turns yet."""
+        """For each partition that does not take turns yet, return the first offset to read."""
         return self._assigned.begins(partitions, self._order.offsets)
 
     # ---- iteration
@@ -457,8 +457,8 @@ class StreamSource:
         return True
 
     def _ends_batch(self, replayed: Decision) -> bool:
-        # Do not end a batch that has no rows. If the batch size changed, a full batch may have
-        # ended just before the message at which the decision was made.
+        # Do not end a batch that has no rows. If the batch size has changed since the decision was
+        # made, a full batch may end just before the message of the decision.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:
@@ -535,7 +535,7 @@ class StreamSource:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings that determine the rows of a batch, together with the messages and timing."""
+        """Settings that determine a batch's rows, together with the messages and the timing."""
         limits, schema = self._limits, self.format.schema
         return {
             "batch_size": self.batch_size,
@@ -638,7 +638,7 @@ class StreamSource:
 
     @property
     def position(self) -> dict[int, int]:
-        """Offset of the next message after the last batch, by partition."""
+        """Dict from partition to the offset of the next message after the last batch."""
         offsets = self.state_dict()["order"]["offsets"]
         return {int(p): offset for p, offset in offsets.items()}
 

@@ -83,7 +83,7 @@ def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | N
     """Check that a stream can resume from a state.
 
     Args:
-        state: the state to check.
+        state: the saved state of a stream.
         topic: name of the stream's topic.
         partitions: the partitions to read. `state` may lack partitions that are new in the topic.
         topic_id: id of the present topic; None if the id is not checked.

@@ -24,7 +24,7 @@ class StopWhen:
             the first batch that has an event at or after `watermark`.
         idle_seconds: maximum seconds, above 0, without a new row; measured up to the newest poll of
             the topic. The rows read so far become the last batch, which may be small. If only some
-            partitions have new messages, the stream may not read these messages, because another
+            partitions have new messages, the stream does not read these messages while another
             partition has the turn. Messages that are not read stay in the topic.
 
     Raises:

@@ -49,10 +49,11 @@ class FeatureWorker:
     journal on disk, a file with the state's name plus `.journal` stores the decisions.
 
     Only one worker at a time may use a state, so the state's file is locked from the constructor to
-    the end of `run`. The lock may not stop an earlier worker that runs again on another host. Only
-    the worker that began last is valid, and receivers ignore new messages of earlier workers with
-    the same `sender_name`. The earlier workers end with a `ReplacedError`, and change neither the
-    state nor the journal. The topic `<channel>.workers` records the order in which workers began.
+    the end of `run`. The lock does not always stop an earlier worker that runs again on another
+    host. Only the worker that began last is valid, and receivers ignore new messages of earlier
+    workers with the same `sender_name`. The earlier workers end with a `ReplacedError`, and change
+    neither the state nor the journal. The topic `<channel>.workers` records the order in which
+    workers began.
 
     Args:
         dataset: the `StreamingDataset` whose batches are sent.
@@ -68,10 +69,11 @@ class FeatureWorker:
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
             raised if the state belongs to a different stream or sender. A missing state is an error
-            if a worker with this name has saved a state before. An error is also raised if the
-            worker must repeat messages that were sent after the state was saved, but cannot,
-            because a setting has changed or the journal is missing.
-        RuntimeError: another process uses the state, or has just taken over (ReplacedError).
+            if a worker with this name has saved a state before. An error is also raised if a
+            changed setting or a missing journal prevents the worker from repeating the messages
+            that were sent after the state was saved.
+        RuntimeError: another process uses the state, or (ReplacedError) has just taken over the
+            state.
         ConnectionError: no broker answers.
 
     Example:
@@ -165,7 +167,7 @@ class FeatureWorker:
 
         Args:
             state: the state that `save` wrote.
-            lost: True if the file of the journal is missing.
+            lost: True if the journal's file is missing.
         """
         dataset, sender = self._dataset, self._sender
         before, place = state.get("settings", {}), state["sender"]
@@ -193,8 +195,8 @@ class FeatureWorker:
         Args:
             last: sequence number of the last sent message.
             lost: True if the journal lacks decisions.
-            fixed: old values of changed settings that must keep the old values until the messages
-                are repeated.
+            fixed: old values of the changed settings. The settings must keep the old values until
+                the messages are repeated.
         """
         number, source = self._sender.next, self._dataset.source
         sent = f"messages {number} to {last} were sent after the state in {self._path} was saved"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Join the states of a training's workers into one checkpoint value, and split the value again.
+"""Combine all workers' states into one value for a checkpoint, and extract each worker's state.
 
 If all workers have the same state, for example because the workers split the rows of the same
 batches, the checkpoint has one state. If the workers read different partitions, each worker has a
@@ -23,7 +23,8 @@ def join_states(states: Sequence[Any]) -> Any:
     """Return the states of all workers as one value.
 
     Args:
-        states: the state of each worker, by rank: a JSON value that may contain arrays.
+        states: the workers' states in the order of ranks. Each state is a JSON value that may
+            contain arrays.
 
     Returns:
         If all states are equal, one of the states. If the states differ, a dict with two entries:

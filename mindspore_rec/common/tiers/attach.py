@@ -23,7 +23,7 @@ def attach(
     remote_name: str | None = None,
     opened: Callable[[Any], None] | None = None,
 ) -> None:
-    """Limit the host memory of a table without rows, and open the table's lower tiers.
+    """Limit the host memory of an empty table, and open the table's lower tiers.
 
     Args:
         table: the native table.

@@ -62,8 +62,8 @@ class CacheConfig:
             'refuse'.
 
     Attributes:
-        ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`. Without an SSD
-            tier, `ssd_path` and `ssd_bytes` are None, and `ssd_direct` is True.
+        ssd_path, ssd_bytes, ssd_direct: the fields `path`, `max_bytes` and `direct` of `ssd`.
+            Without an SSD tier, `ssd_path` and `ssd_bytes` are None, and `ssd_direct` is True.
 
     Raises:
         TypeError: an argument is of the wrong type.

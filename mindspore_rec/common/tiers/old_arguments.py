@@ -31,7 +31,7 @@ POSITIONS = (
 
 
 class InSsd:
-    """Converter of old arguments of the SSD tier to fields of the argument `ssd`."""
+    """Converter from the old arguments of the SSD tier to fields of the argument `ssd`."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Replace the old arguments by `ssd`, with a warning for each argument.
@@ -52,7 +52,7 @@ def ssd_of(ssd: SsdConfig | None, old: dict[str, Any]) -> SsdConfig | None:
 
     Args:
         ssd: config of the SSD tier; None without an SSD tier.
-        old: the values of the old arguments, by the arguments' names.
+        old: dict from an old argument's name to its value.
 
     Raises:
         ValueError: an old argument sets a field of the SSD tier, but the path is missing.

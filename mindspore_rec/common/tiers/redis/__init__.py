@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tier on Redis: `tier` uses `client`, `nodes`, `link`, `wire` (commands) and `marker`."""
+"""Tier on Redis: the modules `tier`, `client`, `nodes`, `link`, `wire` (commands) and `marker`."""

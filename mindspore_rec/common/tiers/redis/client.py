@@ -49,7 +49,7 @@ class Command:
 
     Attributes:
         reply: the last reply.
-        server: the server that answered, as `Link.server`.
+        server: the server that answered, in the form of `Link.server`.
     """
 
     __slots__ = ("asked", "bucket", "done", "form", "packed", "replies", "reply", "server")
@@ -74,8 +74,9 @@ class Command:
 class OwnLock:
     """Reentrant lock that raises an error in a forked process.
 
-    A fork copies the lock. If a thread of the parent process has locked the lock, the copy would
-    never be unlocked, because the thread does not exist in the forked process.
+    A fork copies the lock into the child process. If a thread of the parent process holds the lock
+    during the fork, the copy would never be unlocked, because the thread does not exist in the
+    child process.
 
     Args:
         subject: name of the tier in error messages.
@@ -91,7 +92,7 @@ class OwnLock:
         return os.getpid() == self._pid
 
     def check_owner(self) -> None:
-        """Raise RemoteError in a process that did not make the lock."""
+        """Raise RemoteError if another process made the lock."""
         if not self.in_owner():
             raise RemoteError(
                 f"{self._subject}: opened in process {self._pid}, used in {os.getpid()}; a process "
