@@ -71,7 +71,7 @@ Record = dict[str, Any]
 
 
 def public_names(modules: Sequence[str]) -> Record:
-    """Return a dict from each public name ('module.name') of the existing modules to its record."""
+    """Return a record for each public name ('module.name') of all modules that exist."""
     record: Record = {}
     for module in filter(importlib.util.find_spec, modules):
         face = importlib.import_module(module)

@@ -214,7 +214,7 @@ def looked_at(pid: int) -> dict[str, float]:
 
 
 def thread_names(pid: int) -> dict[str, int]:
-    """Return how many threads of a process have each name, without digits at the name's end."""
+    """Return the number of threads per thread name; digits at the end of a name are removed."""
     names: Counter[str] = Counter()
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -253,7 +253,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Send load to the server; return the samples, and for each value its growth and its limit."""
+    """Send load to the server; return the samples, and the growth and limit of each value."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (

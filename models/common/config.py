@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations: convert YAML to dataclasses by dacite, with strict checks, and to JSON."""
+"""Convert YAML to configuration dataclasses, with strict checks, and dataclasses to JSON."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
 
 
 def _of_its_kind(kinds: list[Any], hooks: Hooks, value: Any) -> Any:
-    """Convert a mapping to the dataclass in `kinds` that the mapping's key `kind` selects."""
+    """Convert a mapping to the dataclass in `kinds` whose `kind` equals the mapping's `kind`."""
     if not isinstance(value, Mapping) or "kind" not in value:
         raise MissingValueError("kind")
     by_kind = {each.kind: each for each in kinds}

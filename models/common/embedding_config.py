@@ -74,7 +74,7 @@ class EmbeddingConfig:
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages and decaying sums, 'float32' or
             'bfloat16'; only for tables on the host. Default: 'float32'.
-        rounding: how a step rounds values and states of two bytes, 'stochastic' or 'nearest'.
+        rounding: how a step rounds 2-byte values and states, 'stochastic' or 'nearest'.
             Default: 'stochastic'.
 
     Raises:

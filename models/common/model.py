@@ -192,7 +192,8 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics after the run, or else metrics of the last evaluation during training."""
+        """Metrics of `evaluation`, or of the last evaluation in training if `evaluation` is
+        None."""
         return self.summary.metrics if self.evaluation is None else self.evaluation.metrics
 
 
@@ -210,7 +211,7 @@ def read_config(model: ZooModel, path: str | Path) -> Any:
 
 
 def open_run(config: Any, directory: Path | None) -> Data:
-    """Return the data of a run, with numbered ids if the configuration requires numbers.
+    """Return the data of a run; ids become numbers from 0 if the configuration requires numbers.
 
     Args:
         config: configuration of the run.

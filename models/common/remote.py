@@ -15,10 +15,10 @@ _PORT = 6379
 def check_remote(config: Any) -> None:
     """Check that the server of the remote tier answers, if the configuration has a remote tier.
 
-    Without this check, a table would try to connect for half a minute. Such retries are useful only
-    in the middle of a training run. The server is not checked if the URL has `retry_seconds`,
-    because the user then wants retries at the start too. The function does not check an invalid
-    URL, because the remote tier rejects the URL later.
+    Without this check, a table would retry the connection for half a minute. Retries of a
+    connection are useful only in the middle of a training run. The server is not checked if the URL
+    has `retry_seconds`, because the user then wants retries at the start too. The function does not
+    check an invalid URL, because the remote tier rejects the URL later.
 
     Args:
         config: configuration of a model.

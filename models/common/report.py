@@ -50,7 +50,7 @@ class Recorder(Callback):
         steps: number of steps of the run, at least 1.
 
     Attributes:
-        every: number of steps between two points.
+        every: number of steps between two recorded points.
         points: recorded points.
 
     Example:

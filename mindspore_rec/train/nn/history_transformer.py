@@ -61,8 +61,9 @@ class HistoryTransformer(HistoryLayer):
             which means none.
         time_buckets: number of learned vectors of time differences, 0 to 48. The time between a
             value and the newest value selects the value's vector. The vectors 0, 1, 2 and 3 are for
-            differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. The last vector also
-            applies to all larger differences. Default: 0, which means none.
+            differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. Time differences
+            above the range of the last vector also use the last vector. Default: 0, which means
+            none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
         activation: activation of the MLP, as in `MLP`. Default: 'relu'.
 

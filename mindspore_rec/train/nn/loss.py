@@ -77,7 +77,8 @@ class BCEWithLogitsLoss(nn.LossBase):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator computes the loss of float32 inputs; fixed in a compiled graph."""
+        """True if one operator computes the loss of float32 inputs; a compiled graph keeps the
+        value."""
         return self.fused is not None and may_fuse([self])
 
     def construct(self, input: Tensor, target: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ class ToPadded(nn.Cell):
 
 
 class ToValues(nn.Cell):
-    """Return the concatenated values of lists from a block that `ToPadded` made.
+    """Convert a padded block of `ToPadded` back to the concatenated values of the lists.
 
     Args:
         keep: the value of `keep` with which `ToPadded` made the block. Default: 'last'.

@@ -78,7 +78,8 @@ class SparseOptimizer(nn.Optimizer):
         rule: name of the native rule.
         constants: constants of the rule.
         state: maps the name of each state of the dense parameters to the state's initial value.
-            Each name becomes an attribute. A state has the shape of its parameter.
+            The name of each state becomes an attribute of the optimizer. A state has the shape of
+            its parameter.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -365,8 +366,8 @@ class SparseOptimizer(nn.Optimizer):
         Args:
             grads: float32 array or Tensor `[*ids.shape, dim]`, such as `[n, dim]`, or a list of
                 such gradients.
-            handles: handles from `lookup_with_handles` for the same ids, such as `[n, 2]`, or a
-                list of such handles.
+            handles: int64 handles `[*ids.shape, 2]` that `lookup_with_handles` returned for the
+                same ids, or a list of such handles.
 
         Raises:
             StaleHandleError: a row has left the table since `lookup_with_handles` returned the

@@ -68,8 +68,8 @@ class DenseStep(nn.Cell):
         self.__dict__["_states_of"] = tuple(tuple(each) for each in states)
         count = len(parameters)
         decaying = [j for j in range(count) if decayed[j]]
-        # A step's array of numbers begins with the learning rates of the parameters in `rates_of`.
-        # The weight decays of the parameters in `decays_of` follow the learning rates.
+        # The array of numbers for a step begins with a learning rate for each parameter in
+        # `rates_of`. The weight decays of the parameters in `decays_of` follow the learning rates.
         self.rates_of = tuple(range(count if own_rates else 1))
         self.decays_of = tuple(decaying if own_decays else decaying[:1])
         numbers = len(self.rates_of) + len(self.decays_of)

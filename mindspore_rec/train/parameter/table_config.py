@@ -99,8 +99,8 @@ class TableConfig:
             stores all rows and trains the rows in the same way. For a replicated table, each worker
             sends its keys and gradients, but no rows, to all workers. Capacities (`max_rows`,
             `max_bytes`, `max_candidates`) are totals over all workers. Default: 'sharded'.
-        owner: index of the worker that stores all rows if `placement` is 'owner', >= 0, taken
-            modulo the number of workers. Default: a hash of the name.
+        owner: index, >= 0, of the worker that stores all rows if `placement` is 'owner'. The index
+            is taken modulo the number of workers. Default: a hash of the name.
         gradient_dtype: dtype of gradients that are sent between workers, `float32` or `bfloat16`.
             With `bfloat16`, gradients take half the bytes of float32 and are rounded to 8
             significant bits. Default: `float32`.

@@ -115,10 +115,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     """A native table as part of a network: base class of `MapParameter` and `StaticParameter`.
 
     The native core stores the rows. The network contains a one-element Parameter, the *anchor*,
-    through which optimizers find the table (`anchor.mindspore_rec_table`). Because of the anchor's
-    gradient, the graph first computes all gradients of the table, and then runs the table's
-    optimizer step. The anchor's gradient also serves as a token. If arithmetic has changed the
-    token's value, the optimizer step raises an error.
+    through which optimizers find the table (`anchor.mindspore_rec_table`). The anchor's gradient
+    makes the graph compute all gradients of the table before the table's optimizer step. The
+    anchor's gradient also serves as a token. If arithmetic has changed the token's value, the
+    optimizer step raises an error.
 
     If two tables have the same name, the newer table is used, so a notebook cell that constructs a
     network can run twice. The older table keeps its rows. As long as the newer table is open, any
@@ -294,7 +294,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def lookup_train(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
         """Do a training lookup, which inserts and counts keys; return the rows `[*ids.shape, dim]`.
 
-        The rows are float32; with `narrow`, for tables with bfloat16 values, the rows are bfloat16.
+        The rows are float32, or bfloat16 if `narrow` is True. `narrow` requires a table with
+        bfloat16 values.
         """
         if self.device is not None:
             rows = self.device.lookup(ids, descriptor, self.anchor)
@@ -328,11 +329,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def stats(self) -> dict[str, Any]:
         """Return a dict with the counts of rows, bytes and operations.
 
-        `rows` is the number of rows in all tiers. The table maintains the number of rows, so the
-        call does not count rows. `rows` includes rows that are due for eviction but not yet
-        removed. Byte counts are for allocated memory, including room for growth. For a static
-        table, `rows` is `vocab_size`, and byte counts include all rows. In a static table, a row
-        takes only address space until its first lookup in training.
+        `rows` is the number of rows in all tiers. The call returns a stored number of rows and does
+        not count the rows. `rows` includes rows that are due for eviction but not yet removed. Byte
+        counts are for allocated memory, including room for growth. For a static table, `rows` is
+        `vocab_size`, and byte counts include all rows. In a static table, a row takes only address
+        space until its first lookup in training.
 
         For a table with a cache, the result also contains statistics of the tiers. `host_rows` is
         the number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number

@@ -29,8 +29,9 @@ class Reader:
             Default: always False.
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
-        has_batch: function that returns True if the reader has a batch for the next step and the
-            source has no further batch yet. `has_batch` must return the same value on all workers.
+        has_batch: function that returns True if the reader has a batch for the next step, but the
+            source does not have another batch yet. `has_batch` must return the same value on all
+            workers.
             Default: always False.
         on_idle: function that all workers call together while they wait for data. Default: none.
     """
@@ -58,8 +59,8 @@ class Feed(Protocol):
 
         Args:
             read: function that returns the next batch, with Tensors as columns, or None at the end.
-                If the reader still has a batch, the function may return `LATER` until the source
-                has its next batch.
+                If the reader still has a batch, but the source does not have its next batch yet,
+                `read` may return `LATER`.
             reader: training or evaluation that reads the batches.
         """
 

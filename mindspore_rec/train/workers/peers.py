@@ -87,13 +87,13 @@ class Alone:
 
 
 class Peers(Alone):
-    """All workers of a training, as an interface for the training loop of one of several workers.
+    """Interface between the training loop of one worker and all workers of the training.
 
     Args:
         group: all workers.
         source: this worker's share of the training data.
         summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
-        state: the `WorkerState` for the network's parameters that steps change without gradients.
+        state: the network's `WorkerState`, for parameters that change in a step without a gradient.
     """
 
     feed: WorkerFeed

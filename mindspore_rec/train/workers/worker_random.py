@@ -47,8 +47,8 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # The warning preferably names a cell that draws equal numbers on all workers, because equal
-    # numbers are worse than different numbers.
+    # If possible, the warning names a cell that draws equal numbers on all workers. Equal numbers
+    # are worse than different numbers.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""
     warnings.warn(
@@ -92,7 +92,7 @@ def _seeded(cell: nn.Cell) -> list[Primitive]:
 
 
 def _seed_apart(operator: Primitive, worker: int) -> None:
-    """If the operator has a seed, add the worker's index to its second seed, but only once."""
+    """Add the worker's index to the operator's second seed, once, if the operator has a seed."""
     first, second = next(pair for pair in _SEEDS if set(pair) <= set(operator.attrs))
     seeds = operator.attrs[first], operator.attrs[second]
     if any(seeds) and not operator.__dict__.get("_mindspore_rec_apart"):

@@ -220,7 +220,8 @@ def native_operator(
         name: its name.
         outputs: number of outputs.
         bprop: its gradient. Default: none.
-        narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means none.
+        narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means that all
+            outputs are float32.
         raises_at_once: whether a call outside a graph waits until the operator has finished.
             Pass True for operators that check values from the user. Without the wait, PyNative mode
             would call the next operator even if a result is missing after an error, and might

@@ -194,7 +194,7 @@ class Program:
         """Add the dot products of all pairs of a row's vectors; return the products' columns.
 
         Args:
-            x: adjacent columns of the vectors.
+            x: columns of the vectors, one vector after the other.
             vectors: number of vectors.
             diagonal: whether to include the product of each vector with itself.
             keeps_first: True if the output begins with a copy of the first vector.
@@ -228,7 +228,7 @@ class Program:
 
         Args:
             units: columns of the experts' outputs, one expert after the other.
-            gates: columns of the weights; each task has `experts` columns.
+            gates: columns of the weights, `experts` columns for each task.
             experts: number of experts.
             tasks: number of tasks; the mixtures of the tasks are adjacent in the output.
         """
@@ -378,7 +378,8 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and masks that the layer applies, and whether no step must follow."""
+    """Return the layer's own activation and number of masks, and whether no steps must follow
+    it."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

@@ -62,12 +62,12 @@ class Plan:
     Attributes:
         before: steps before the operator.
         nodes: layers that the operator computes.
-        inputs: maps, in order, the index of each value that the operator reads to the value's
+        inputs: the operator's inputs in order, a dict from the index of each value to the value's
             width.
         outputs: indexes of the values that the operator returns.
         behind: steps after the operator, in order. If a step reads a concatenation of the
             operator's outputs, `behind` includes the concatenation.
-        shapes: maps the index of each output whose rows are not vectors to the shape of a row.
+        shapes: shape of a row for each output whose rows are not vectors, by the output's index.
         matrices: indexes of the inputs that must be matrices.
         apart: all steps after `before`, in order; these steps run in place of the operator if the
             operator is not used.

@@ -89,7 +89,8 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition: the first `count` arguments are Tensors, the rest None."""
+        """Return a Python condition: only the first `count` arguments are passed, all as
+        Tensors."""
         if self.is_full:
             return self.is_full
         missing = [f"{name} is None" for name in self.names[count:]]
@@ -119,7 +120,7 @@ def forward_lines(
         cells: maps the `id` of each cell and primitive to its path, such as 'self.deep'.
         signature: arguments of the `construct`.
         made: the plan of the forward pass.
-        graph: path of the operator as Python text.
+        graph: Python expression that refers to the operator.
         results: index of the returned value, or a tuple of indexes.
 
     Raises:

@@ -162,7 +162,7 @@ class Surroundings:
             self._replaced.clear()
 
     def replace(self, names: dict[str, Any], wanted: Iterator[str]) -> None:
-        """Replace MindSpore's functions under the `wanted` names by functions that record calls."""
+        """Replace each MindSpore function named in `wanted` by a function that records calls."""
         for name in wanted:
             value = names.get(name)
             noted = self._functions.get(id(value)) if callable(value) else None
@@ -222,7 +222,7 @@ def _is_of_user(value: Any) -> bool:
 
 
 def _is_watched(value: Any) -> bool:
-    """Return whether a global name's value may be a setting or a changing state."""
+    """Return whether a global variable may be a setting or a state that changes."""
     if type(value) in _NUMBERS or isinstance(value, (*_CONTAINERS, deque, np.ndarray)):
         return True
     module = type(value).__module__.partition(".")[0]

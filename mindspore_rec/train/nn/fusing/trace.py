@@ -61,7 +61,7 @@ class Step:
         kind: 'cell', 'primitive', 'function', 'method', 'operator' or 'item'.
         target: the cell, the primitive, the operator, or the name of the function or method, such
             as 'ops.concat'.
-        args: arguments by position, with a `StandIn` for each value.
+        args: positional arguments; each value of the forward pass is a `StandIn`.
         kwargs: keyword arguments, a dict.
         value: index of the value that the step returns.
     """
