@@ -102,7 +102,7 @@ def described(value: Any) -> Record:
 
 
 def kind_of(value: Any) -> str:
-    """Return 'class', 'function' or 'module', or for other values the name of the value's type."""
+    """Return 'class', 'function' or 'module', or the type's name of any other value."""
     if inspect.isclass(value):
         return "class"
     if inspect.ismodule(value):
@@ -241,7 +241,7 @@ def recording() -> Record:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record, compare and return the exit code."""
+    """Record the public names; write or compare the record, and return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -60,7 +60,7 @@ ALWAYS = (
 )
 
 # Maps each prefix of paths in csrc to the folders with Python tests of the compiled code, the
-# nearest folder first. The longest prefix of a path applies.
+# nearest folder first. The longest prefix that matches a path applies.
 PYTHON_TESTS: dict[str, tuple[str, ...]] = {
     "": ("parameter",),
     "bindings/dense": ("nn",),
@@ -312,7 +312,7 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
     Args:
         files: the test files.
         seconds: the time.
-        whole: the files among `files` that run even if they are slow. They run first.
+        whole: files of `files` that run first, slow tests included.
     """
     plugin = _Deadline(seconds)
     codes = {0}
@@ -399,8 +399,8 @@ def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
     has tests. A change to a header may break tests that include the header, directly or through
     other headers. A change to a `.cc` or `.inl` file may break tests that include the file's
     header. Changed test files count as the nearest. Tests in the folder of a changed file and tests
-    that include a changed header directly are equally near. Tests in a folder above the changed
-    file's folder are less near.
+    that include a changed header directly are equally near. Tests in a folder above are less near
+    than tests in the folder of a changed file.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]

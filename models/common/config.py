@@ -36,7 +36,7 @@ def read_yaml(path: Path, kind: type[T]) -> T:
 
     Raises:
         ValueError: the file is missing, is not YAML or repeats a key, or `from_mapping` rejects the
-            mapping. The message names the file.
+            mapping. The error message names the file.
     """
     document = yaml_text.read_yaml(path)
     try:

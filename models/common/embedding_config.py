@@ -28,7 +28,7 @@ class EmbeddingConfig:
 
     The keys `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`,
     `unknown_value`, `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` set fields of
-    `mindspore_rec.TableConfig`. The method `table` converts these keys to a `TableConfig`. The
+    `mindspore_rec.TableConfig`. The method `table` makes a `TableConfig` from these fields. The
     remaining keys, which are not fields of `TableConfig`, set the kind, number and place of the
     tables, the form of the ids, and the number of lookups.
 
@@ -62,9 +62,9 @@ class EmbeddingConfig:
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
         max_idle_steps: number of steps after which a row is evicted if its key has not occurred.
             Sets the table's `eviction`. Not for 'static'. Default: None, which means never.
-        max_rows: maximum number of rows of each table; above it, the least recently used rows are
-            evicted. Sets the table's `eviction`. Not for 'static'. Default: None, which means no
-            limit.
+        max_rows: maximum number of rows of each table; if a table has more rows, the least recently
+            used rows are evicted. Sets the table's `eviction`. Not for 'static'. Default: None,
+            which means no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
             Default: None, which means 0.
         cache: tiers that store the rows, with the keys of `mindspore_rec.CacheConfig`; only for

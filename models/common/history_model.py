@@ -142,7 +142,7 @@ class HistoryModel:
 
     @property
     def configs(self) -> Path:
-        """Folder of the model's configurations, `configs` beside its `config.py`."""
+        """Folder `configs`, with the model's configurations, next to the file `config.py`."""
         return Path(str(sys.modules[self.config.__module__].__file__)).parent / "configs"
 
 

@@ -18,7 +18,8 @@ class ModelConfig:
     """Settings of the network: the arguments of `DCNv2`.
 
     Args:
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic'. Default: 'concat', as in the paper.
+        numbers: use of the numeric columns, 'concat', 'embed', 'piecewise' or 'periodic'. Default:
+            'concat', as in the paper.
         structure: 'parallel' or 'stacked'. Default: 'parallel'.
         cross: 'matrix' or 'mixture'. Default: 'matrix'.
         layers: number of cross layers. Default: 3.

@@ -8,8 +8,8 @@ to an old release's versions, so this system's libraries show which symbols the 
 contains. Two groups of functions are linked into the wheel's core as hidden symbols: functions of
 glibc from `old_glibc.c`, and functions of libstdc++ from the compiler's static library.
 
-The wheel's core is compiled with the compiler and the headers of the machine on which this tool
-runs, so the wheel's core has the same instructions as a core that is compiled in the source tree.
+The tool compiles the wheel's core with the compiler and the headers of this machine, so a core that
+is compiled in the source tree has the same instructions.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ class GroupedEmbedding(nn.Cell):
         order = [t for group in self.groups for t in group]
         self.places = tuple(order.index(t) for t in range(len(columns)))
         self.join = join_columns(len(columns))
-        # Not `ops.cat`: in mixed precision O1, MindSpore parses called functions, and cannot parse
-        # `ops.cat`.
+        # Do not use `ops.cat`: in mixed precision O1, MindSpore parses called functions, and cannot
+        # parse `ops.cat`.
         self.concat = ops.Concat(-1)
 
     def construct(self, ids: Tensor) -> Tensor:
@@ -119,8 +119,8 @@ class GroupedEmbedding(nn.Cell):
         rows: tuple[Tensor, ...] = ()
         for number, lookup in enumerate(self.lookups):
             group = self.groups[number]
-            # Not `stack`: in MindIR, `stack` would fix the number of rows to the number of rows of
-            # the first batch.
+            # Do not use `stack`, because `stack` in MindIR would fix the number of rows to the
+            # number of rows of the first batch.
             of_group = lookup(self.concat([columns[t] for t in group]))
             of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
             rows += ops.split(of_group, lookup.embedding_size, -1)

@@ -33,7 +33,7 @@ class HistoryTransformer(HistoryLayer):
         x = v + p, \quad h = x + \text{drop}(W_o\, \text{attention}(\text{norm}(x))), \quad
         y = h + \text{drop}(\text{MLP}(\text{norm}(h)))
 
-    In this formula, norm is a layer normalization. The attention has the weights
+    In the formulas, norm is a layer normalization. The attention has the weights
     :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The learned vector
     p is selected by the value's distance from the newest value of the history, or by the bucket of
     the time between these two values.

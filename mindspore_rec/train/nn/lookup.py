@@ -125,7 +125,7 @@ def check_padding_key(value: int | None) -> int | None:
 
 
 def check_sparse(sparse: bool) -> None:
-    """Raise ValueError unless `sparse` is True, MindSpore's setting for gradients per key.
+    """Raise ValueError unless `sparse` is True; with `sparse`, MindSpore's gradients are per key.
 
     Example:
         >>> check_sparse(True)

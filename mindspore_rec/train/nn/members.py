@@ -52,7 +52,7 @@ class MemberRows(nn.Cell):
         members: number K of members.
         seed: seed of the signs, one or several ints.
         first: cell that computes the rows from the input. Default: None, which means that the input
-            already consists of the rows.
+            `x` contains the rows.
 
     Inputs:
         x: the rows, a float32 or bfloat16 Tensor `[B, *shape]`; or the input of the cell `first`,
@@ -92,7 +92,7 @@ class MemberRows(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator repeats the rows; fixed in a compiled graph."""
+        """True if one operator repeats the rows; constant in a compiled graph."""
         return self.repeats is not None and may_fuse([self])
 
     def construct(self, x: Tensor) -> Tensor:

@@ -115,7 +115,7 @@ class TargetAttention(_Parts):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or an input has the
             wrong shape.
-        RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N. The error is
+        RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N. RuntimeError is
             also raised if the number of lists differs from the number of candidates, if an inner
             cell has hooks or was replaced, or if only some of the inner Dice cells are frozen by
             `set_train(False)`.

@@ -147,7 +147,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- construction
 
     def _check_rates(self, learning_rate: Any) -> None:
-        """Check the learning rates; subclasses that accept only some kinds override this method."""
+        """Check the learning rates; a subclass overrides this method to refuse some kinds."""
 
     def _make_state(self, state: Mapping[str, float]) -> None:
         dense = ParameterTuple(self._parameters[i] for i in self._dense_index)
@@ -197,7 +197,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- what a rule defines
 
     def prepare(self, step: Tensor) -> Any:
-        """Return the argument `prepared` of `dense_step`; `step` is float32, 0-d, from 1."""
+        """Return values for `dense_step` that depend only on the step (float32, 0-d, from 1)."""
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
@@ -211,7 +211,7 @@ class SparseOptimizer(nn.Optimizer):
                 unless `decouples` is True.
             lr: learning rate, float32, 0-d.
             decay: weight decay, float32, 0-d, or None for no decay.
-            prepared: the result of `prepare`.
+            prepared: values that depend only on the step number, from `prepare`.
         """
         raise NotImplementedError
 

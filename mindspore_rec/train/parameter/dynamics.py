@@ -216,7 +216,7 @@ class DynamicTable(TableParameter):
             RuntimeError: weights of the network were loaded without the rows of this table; see
                 `keep_rows`.
 
-        The method corresponds to the lookup by address in Rec SDK's dynamic expansion.
+        `lookup_with_handles` corresponds to the lookup by address in Rec SDK's dynamic expansion.
         """
         rows, handles = self._synchronised().lookup_with_handles(_array(ids), padding_key)
         return Tensor.from_numpy(rows), Tensor.from_numpy(handles)

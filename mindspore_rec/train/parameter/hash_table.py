@@ -57,9 +57,9 @@ class HashTable(DynamicTable):
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or a tier contains rows of an earlier run. The
-            error is also raised if an open table has the same name and both tables have tiers below
-            host memory.
+        ValueError: an argument is out of range, or a tier contains rows of an earlier run.
+            ValueError is also raised if an open table has the same name and both tables have tiers
+            below host memory.
         OSError, RemoteError: a tier cannot be opened.
 
     Calling the table calls `get`. `MapParameter` is a HashTable with MindSpore's arguments.

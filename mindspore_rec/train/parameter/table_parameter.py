@@ -170,9 +170,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         refuse = custom_op("MsrRefuseGradient", ms.float32)
         zeros = ops.zeros_like
 
-        # The gradient of a constant input may be the constant itself, because nothing reads that
-        # gradient. The gradient of ids must be zero, because MindSpore passes this gradient on to
-        # floats from which the ids were computed.
+        # A gradient function may return a constant input in place of the input's gradient, because
+        # nothing reads the gradient. The gradient of ids must be zero, because MindSpore passes
+        # this gradient on to floats from which the ids were computed.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -210,7 +210,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def refuse_device(self, cell: str) -> None:
         """If rows are in device memory that the host cannot read, raise ValueError.
 
-        On the CPU, the method raises no error, because the device tier shares the host's memory.
+        On the CPU, no error is raised, because the device tier shares the host's memory.
 
         Args:
             cell: name of the cell that reads rows on the host, for the message.
@@ -370,12 +370,12 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         raise TypeError(f"table '{self.name}': cannot be copied with its rows")
 
     def keep_rows(self) -> None:
-        """Declare that the current rows of the table belong to the network's other weights.
+        """Declare that the current rows of the table match the network's other weights.
 
         Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` contain no rows.
         If `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an
-        error until you call this method. `mindspore_rec.load_checkpoint`, `import_data` and
-        `StaticParameter.set_data` load rows, and lookups then work again. You may also call
+        error until you call this method. After `mindspore_rec.load_checkpoint`, `import_data` or
+        `StaticParameter.set_data` has loaded the rows, lookups also work again. You may also call
         `import_data` or `set_data` first, and load the network's other weights later.
 
         Example:
@@ -396,7 +396,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         """Free the table's rows and name; afterwards, any use of the table raises an error.
 
         Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
-        variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the
+        variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the garbage
         collector closes the tables of earlier trials. The newest trial's tables stay open, because
         MindSpore keeps the trial's graph until it compiles another graph. In graph mode,
         MindSpore's own `nn.TrainOneStepCell` and `Model` keep all tables open until the process

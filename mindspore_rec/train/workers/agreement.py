@@ -73,7 +73,8 @@ class Loss(NamedTuple):
     """Loss of one step, computed over all workers.
 
     Args:
-        value: mean of the workers' losses, weighted by their row counts, or the sum of the losses.
+        value: mean of the workers' losses, weighted by the workers' row counts, or the sum of the
+            losses.
         bad: first worker whose loss is NaN or infinite; None if all losses are finite.
     """
 

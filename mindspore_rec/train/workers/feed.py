@@ -61,7 +61,7 @@ class Feed(Protocol):
             read: function that returns the next batch, with Tensors as columns, or None at the end.
                 If the reader still has a batch, but the source does not have its next batch yet,
                 `read` may return `LATER`.
-            reader: training or evaluation that reads the batches.
+            reader: the training or the evaluation, which reads the batches.
         """
 
     def next(self) -> Batch | None:

@@ -149,5 +149,5 @@ def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> 
 
 
 def share_way(share: BatchSource) -> str:
-    """Return the way in which data were divided among workers, given one worker's share."""
+    """Return the name of the rule that divided data among workers; `share` is a worker's share."""
     return share.by if isinstance(share, WorkerSplit) else type(share).__name__

@@ -124,15 +124,14 @@ class ProgramCell(nn.Cell):
         argument_count = 2 + inputs + parameters + extras + 2 + self.count
         refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
-        # Bit i of an operator's index in the tuple is set if input i of the operator is a bfloat16
-        # Tensor.
+        # If input i is a bfloat16 Tensor, bit i is set in the index of the operator in `backwards`.
         self.backwards = tuple(
             native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
             for choice in range(choices)
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
-        """Return another cell that runs the same program, because a program never changes."""
+        """Return a copy that shares this cell's program, because a program never changes."""
         arguments = (self._program, self._number, self._arguments, self._outputs)
         copied = type(self)(*arguments, self.keeps, self.runs_on)
         memo[id(self)] = copied
@@ -228,9 +227,8 @@ def native_operator(
             crash. Default: False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
-    # The operator has no side effect, so the compiler merges two calls with the same arguments. For
-    # example, a train step calls the operator twice if the step computes the network for the loss
-    # and again for the gradients.
+    # The operator has no side effect, so the compiler merges two calls with the same arguments, for
+    # example in a train step that computes the network for the loss and again for the gradients.
     of_all = dtypes if outputs > 1 else dtypes[0]
     op = TableOperator(f"{LIBRARY}:{name}", None, of_all, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)

@@ -86,7 +86,7 @@ class Program:
         self.moved: list[int] = []  # offsets of the new moving statistics in `packed`
 
     def input(self, columns: Columns) -> None:
-        """Add an input; the program copies its `columns.width` floats per row into `columns`."""
+        """Add an input; the program copies `columns.width` floats of each row into `columns`."""
         self._native.add_input(columns)
         self._inputs += 1
 
@@ -289,7 +289,7 @@ class Program:
             x: columns that contain the numbers.
             parameters: three Parts: frequencies `[x.width, count]`, weight `[dim, 2 * count]` and
                 bias `[dim]`.
-            count: number of frequencies of a number.
+            count: number of frequencies per number in `x`.
             width: width of the output, x.width * dim.
             output: columns to write. Default: a new value.
         """
@@ -378,8 +378,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the layer's own activation and number of masks, and whether no steps must follow
-    it."""
+    """Return the layer's own activation and number of masks, and whether no steps must follow."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

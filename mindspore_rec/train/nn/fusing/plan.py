@@ -94,8 +94,8 @@ def plan(trace: Trace) -> Plan:
     try:
         return _Planner(trace, {step.value for step in trace.steps}).plan()
     except NothingToFuseError:
-        # Plan again without the layers whose values no step reads. Without these layers, more
-        # layers may fit into the operator.
+        # Plan again without the layers whose values no step reads, because more of the remaining
+        # layers may then fit into the operator.
         return _Planner(trace, _read_values(trace)).plan()
 
 
@@ -182,7 +182,8 @@ class _Planner:
             self.are_vectors.add(step.value)
 
     def _parts(self, argument: Any) -> list[int] | None:
-        """Return the indexes of the values that form an argument, or None for other arguments."""
+        """Return the indexes of the values in an argument; None if the argument is no traced
+        value."""
         numbers = _only(argument)
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 

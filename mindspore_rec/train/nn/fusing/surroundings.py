@@ -109,7 +109,7 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
 
 
 def constants_of_class(kind: type) -> dict[str, Any]:
-    """Return a dict from the names of a class's attributes to the numbers and strings in them.
+    """Return a class's attributes that are numbers, strings or containers of these, by name.
 
     Example:
         >>> constants_of_class(type("Net", (), {"scale": 2.0}))
@@ -130,7 +130,7 @@ class Surroundings:
 
     Attributes:
         names: each global name whose value is a number, a text, a container or an object.
-        contents: contents of the containers and objects in `names` before the network reads them.
+        contents: for each container or object in `names`, the contents before the network reads it.
         words: all global names, attribute names and string constants that occur in the functions
             called by the network.
         problem: reason why the trace is not valid for later steps, or ''.

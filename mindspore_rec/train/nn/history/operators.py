@@ -222,8 +222,8 @@ class AddPlaces(HistoryOperator):
 class Residual(HistoryOperator):
     """Adds two matrices of the same shape, and passes the gradient of the sum to both matrices.
 
-    MindSpore's own addition accepts inputs of different shapes, so its gradient also sums over the
-    rows for each input if the number of rows is not known before the step.
+    MindSpore's own addition accepts inputs of different shapes. If the number of rows is not known
+    before the step, the gradient of MindSpore's addition also sums over the rows for each input.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
