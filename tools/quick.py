@@ -12,8 +12,8 @@ header, directly or indirectly. The files nearest to a change are first. `cpp` c
 files for at most `CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files.
 `pytest` runs changed test files and the checks of `ALWAYS`. In the remaining time up to
 `--seconds`, `pytest` runs the tests that import a changed file, directly or indirectly. Tests
-nearest to a change run first. The command prints the number of test files that ran; `bash build.sh
-test` runs all tests.
+nearest to a change run first. The command `pytest` prints the number of test files that ran; `bash
+build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ CPP_SECONDS = 12
 # Seconds that Python tests get even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
-# Test files that read the whole source tree. These tests run after every change, and take some
-# seconds.
+# Test files that read the whole source tree. The tests in `ALWAYS` run after every change, and take
+# some seconds.
 ALWAYS = (
     "tests/tools/test_counts.py",
     "tests/test_import_rule.py",

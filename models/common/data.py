@@ -37,7 +37,7 @@ _COLUMNS = ("ids", "dense", "label")
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Rows in Criteo's form, drawn from a planted model while they are read.
+    """Rows in Criteo's form, drawn from a planted model during reading.
 
     Args:
         kind: 'synthetic'.

@@ -60,8 +60,9 @@ class EmbeddingConfig:
         admission_threshold: number of an id's occurrences in training at which the id gets a row,
             at least 1. Sets the table's `admission`. Occurrences in all epochs are counted, unless
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
-        max_idle_steps: number of steps after which a row is evicted if its key has not occurred.
-            Sets the table's `eviction`. Not for 'static'. Default: None, which means never.
+        max_idle_steps: number of steps without an occurrence of a key after which the key's row is
+            evicted. Sets the table's `eviction`. Not for 'static'. Default: None, which means
+            never.
         max_rows: maximum number of rows of each table; if a table has more rows, the least recently
             used rows are evicted. Sets the table's `eviction`. Not for 'static'. Default: None,
             which means no limit.

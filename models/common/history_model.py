@@ -165,7 +165,7 @@ def history_model(
 
 
 def train(model: HistoryModel, config: Any, save: Path | None = None) -> dict[str, Any]:
-    """Train a model; return its figures at the epoch with the best AUC on the validation rows.
+    """Train a model; return the figures at the epoch with the best AUC on the validation rows.
 
     Args:
         model: the model.

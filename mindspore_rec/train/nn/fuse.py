@@ -252,7 +252,7 @@ class _Fusion:
 
 
 def _can_fall_back(graph: FusedGraph) -> bool:
-    """Return whether the graph can also run its layers one by one, as `construct` does."""
+    """Return whether the graph can also run the layers one by one, as `construct` does."""
     return graph.expects_rows and not any(isinstance(part, JoinedPart) for part in graph.parts)
 
 

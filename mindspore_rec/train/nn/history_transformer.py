@@ -56,9 +56,9 @@ class HistoryTransformer(HistoryLayer):
         embedding_dim: width of a value, 1 to 8192.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
         hidden: width of the hidden layer of the MLP, at least 1. Default: 4 * `embedding_dim`.
-        positions: number of learned vectors of positions, 0 to 2**20. The first vector is for the
-            newest value of a list. Values beyond the last position use the last vector. Default: 0,
-            which means none.
+        positions: number of learned vectors of positions, 0 to 2**20. The first position vector is
+            for the newest value of a list. Values beyond the last position use the last vector.
+            Default: 0, which means none.
         time_buckets: number of learned vectors of time differences, 0 to 48. The time between a
             value and the newest value selects the value's vector. The vectors 0, 1, 2 and 3 are for
             differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. Time differences

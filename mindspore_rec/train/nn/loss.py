@@ -34,8 +34,8 @@ class BCEWithLogitsLoss(nn.LossBase):
 
     Args:
         reduction: 'mean', 'sum' or 'none'. Default: 'mean'.
-        weight: Tensor that scales the loss of each element; its shape must broadcast to the shape
-            of `input`. Default: none.
+        weight: Tensor that scales the loss of each element; the weight's shape must broadcast to
+            the shape of `input`. Default: none.
         pos_weight: Tensor that scales the losses of positive labels. Default: none.
 
     Inputs:

@@ -360,8 +360,8 @@ class SparseOptimizer(nn.Optimizer):
         """Outside a graph, do one step for tables only, with handles from `lookup_with_handles`.
 
         Gradients of a row that occurs several times are summed; gradients of ids that were not
-        admitted are dropped. The call counts as one step of the optimizer. If the call raises one
-        of the errors listed below, the tables are unchanged.
+        admitted are dropped. A call of `apply_by_handle` counts as one step of the optimizer. If
+        the call raises one of the errors listed below, the tables are unchanged.
 
         Args:
             grads: float32 array or Tensor `[*ids.shape, dim]`, such as `[n, dim]`, or a list of

@@ -16,8 +16,7 @@ __all__ = ["DeviceStep"]
 
 
 class DeviceStep(nn.Cell):
-    """Cell that gathers table rows on the device, applies an optimizer's rule, and scatters the
-    rows.
+    """Updates table rows on the device: gathers the rows, applies the rule, scatters the rows.
 
     The graph is compiled only once, although the number of rows with a gradient, and thus the
     shapes of this cell's Tensors, change from step to step.

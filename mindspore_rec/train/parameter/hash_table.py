@@ -310,7 +310,7 @@ class HashTable(DynamicTable):
         return self.size()
 
     def __bool__(self) -> bool:
-        # Without this method an empty table would be falsy, like an empty list.
+        # Without `__bool__`, an empty table would be falsy, like an empty list.
         return True
 
     def __deepcopy__(self, memo: Any) -> HashTable:

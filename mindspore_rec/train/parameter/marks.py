@@ -15,8 +15,8 @@ __all__ = ["ChangeMarks"]
 class ChangeMarks:
     """Marks (points in time) after which a table records its changes; each holder has one mark.
 
-    A holder is a name or an object. If a holder is deleted, its mark is dropped when another mark
-    is set.
+    A holder is a name or an object. If a holder is deleted, the holder's mark is dropped when
+    another mark is set.
 
     Args:
         table: the native table.
@@ -76,7 +76,8 @@ class ChangeMarks:
     def kept_digest(self) -> int | None:
         """Return the table's digest (see `HostRows.digest`), or None if the table keeps no digest.
 
-        The call takes as long as a copy of the keys that have changed since the last mark.
+        A call of `kept_digest` takes as long as a copy of the keys that have changed since the last
+        mark.
         """
         return self._table.kept_digest()
 

@@ -83,8 +83,8 @@ class TableConfig:
         eviction: rules for the removal of rows, an `Eviction`. Only for hash tables. Default: no
             eviction.
         unknown_value: value of a key without a row: a number, or `embedding_dim` numbers (list,
-            tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: `initializer`
-            if it is a number, zeros if it is a distribution.
+            tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: the number if
+            `initializer` is a number, zeros if `initializer` is a distribution.
         serving_unknown_value: value of a key without a row in evaluation and prediction, with the
             same legal types as `unknown_value`. Only for hash tables. Default: `unknown_value`.
         vocab_size: number of ids of a static table, 1 to 2**35. Default: None, which means a hash
@@ -241,8 +241,8 @@ class TableConfig:
     def native_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `_native.Table` for a table with this description.
 
-        The arguments do not contain the cache: `mindspore_rec.common.tiers.attach` adds the tiers
-        to a table.
+        The returned arguments do not contain the cache: `mindspore_rec.common.tiers.attach` adds
+        the tiers to a table.
 
         Raises:
             ValueError: the config has no name.

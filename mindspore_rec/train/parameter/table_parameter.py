@@ -30,7 +30,7 @@ COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
 
 _open: weakref.WeakValueDictionary[int, TableParameter] = weakref.WeakValueDictionary()
-# In a forked child, the parent's tables are not open, so their names can be used again.
+# In a forked child, the parent's tables are not open, so the tables' names can be used again.
 os.register_at_fork(after_in_child=_open.clear)
 
 
@@ -265,9 +265,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def sync(self) -> None:
         """Wait for all pending operations of the table, and copy changed rows to the host.
 
-        All methods that read or change the table outside a graph call this method first. PyNative
-        mode runs operators asynchronously. If the table has rows on a device other than the CPU,
-        rows that changed on the device are copied to the host.
+        All methods that read or change the table outside a graph call `sync` first. PyNative mode
+        runs operators asynchronously. If the table has rows on a device other than the CPU, rows
+        that changed on the device are copied to the host.
         """
         _pynative_executor.sync()
         if self.device is not None and not self.device.shared:

@@ -95,7 +95,7 @@ def get_dense_device() -> str:
 
 
 def check_dense_device(name: str, device: object) -> str:
-    """Check the name of a device and return it; the device itself need not exist.
+    """Check and return the name of a device; the device itself need not exist.
 
     Args:
         name: name of the argument or variable, for the message.

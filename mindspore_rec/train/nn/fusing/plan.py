@@ -182,8 +182,7 @@ class _Planner:
             self.are_vectors.add(step.value)
 
     def _parts(self, argument: Any) -> list[int] | None:
-        """Return the indexes of the values in an argument; None if the argument is no traced
-        value."""
+        """Return the indexes of the values in an argument; None if the argument is not traced."""
         numbers = _only(argument)
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 

@@ -208,7 +208,7 @@ class AddPlaces(HistoryOperator):
         self.backward = native_operator("MsrAddPlacesGradient", 1, refusal_of(5))
 
     def construct(self, values: Tensor, offsets: Tensor, times: Tensor, table: Tensor) -> Tensor:
-        """Return each row of `values` plus the row of `table` for its position or time."""
+        """Add to each row of `values` the row of `table` for the value's position or time."""
         return self.forward(self.form, values, offsets, times, table)
 
     def bprop(
