@@ -41,8 +41,8 @@ class Synthetic:
 
     Args:
         kind: 'synthetic'.
-        rows: training rows.
-        test_rows: test rows, drawn from the same model. Default: 200,000.
+        rows: number of training rows.
+        test_rows: number of test rows, which are drawn from the same model. Default: 200,000.
         max_cardinality: number of different values in the largest fields. Default: 10,000.
         pair_cardinality: fields with at most this number of different values take part in the
             planted model's pair interactions. Default: 1,500, as in

@@ -92,7 +92,7 @@ class FieldSum(nn.Cell):
         float32 Tensor `[B, 1]`.
 
     Attributes:
-        out_features: width of the output, 1.
+        out_features: width of the output, always 1.
     """
 
     out_features = 1

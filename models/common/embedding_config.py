@@ -37,8 +37,8 @@ class EmbeddingConfig:
             16.
         std: standard deviation of the normal initial values, at least 0; it sets the table's
             `initializer`. Default: 0.01.
-        kind: kind of the tables. With 'hash', tables grow with the ids, and no two ids share a row.
-            With 'static', tables have a fixed number of rows. With 'converted',
+        kind: 'hash', 'static' or 'converted'. With 'hash', tables grow with the ids, and no two ids
+            share a row. With 'static', tables have a fixed number of rows. With 'converted',
             `mindspore_rec.convert` converts an ordinary `nn.Embedding` over the ids of the training
             rows to a hash table. Default: 'hash'.
         tables: 'one' for one table for all fields, or 'per_field' for one table per field. With

@@ -84,10 +84,10 @@ class LengthConfig:
     """Settings in a configuration's section `train`.
 
     Args:
-        batch_size: rows of a batch, at least 1. Default: 256.
+        batch_size: number of rows in a batch, at least 1. Default: 256.
         epochs: maximum number of epochs, at least 1; a run keeps the epoch with the best AUC on the
             validation rows. Default: 8.
-        learning_rate: of LazyAdam. Default: 0.003.
+        learning_rate: learning rate of LazyAdam. Default: 0.003.
         seed: seed of the rows and of the network. Default: 0.
 
     Raises:

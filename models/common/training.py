@@ -26,7 +26,7 @@ class TrainConfig:
     Args:
         batch_size: number of rows in a batch; with several workers, the rows of all workers
             together. Default: 4096.
-        epochs: passes over the data. Default: 1.
+        epochs: number of passes over the training data. Default: 1.
         evaluations: number of evaluations during training, evenly spread. Default: 10.
         seed: seed of initial values and of the order of rows. Default: 0.
         admission_counts: 'every_epoch' or 'first_epoch': the epochs in which a hash table counts

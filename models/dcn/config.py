@@ -20,7 +20,7 @@ class ModelConfig:
             'concat', as in the paper.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: dropout of the perceptron. Default: 0.0.
+        dropout: dropout rate in the perceptron. Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 

@@ -27,7 +27,7 @@ class ModelConfig:
             'mixture'.
         rank: width of an expert of a mixture. Default: None, which means 32 for 'mixture'.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: dropout of the perceptron. Default: 0.0.
+        dropout: dropout rate in the perceptron. Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 

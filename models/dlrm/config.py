@@ -19,7 +19,7 @@ class ModelConfig:
         bottom: widths of all layers of the bottom perceptron except the last layer. Default: 64,
             32.
         top: widths of the top perceptron's hidden layers. Default: 256, 128.
-        dropout: dropout of both perceptrons. Default: 0.0.
+        dropout: dropout rate in both perceptrons. Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.
     """
 

@@ -24,8 +24,8 @@ class ModelConfig:
         experts: number of experts. Default: 8.
         expert_hidden: widths of an expert's layers. Default: 16.
         tower_hidden: widths of a tower's hidden layers. Default: 8.
-        input_dropout: dropout of the inputs of experts and gates. Default: 0.0.
-        expert_dropout: dropout of the experts' units. Default: 0.0.
+        input_dropout: dropout rate of the inputs of experts and gates. Default: 0.0.
+        expert_dropout: dropout rate of the experts' units. Default: 0.0.
     """
 
     numbers: str = "concat"

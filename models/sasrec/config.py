@@ -20,7 +20,7 @@ class ModelConfig:
         heads: number of heads of a block. Default: 1.
         positions: number of learned position vectors. Default: None, which means one vector per
             position.
-        dropout: dropout of the blocks. Default: 0.0.
+        dropout: dropout rate in the blocks. Default: 0.0.
     """
 
     blocks: int = 2

@@ -27,7 +27,7 @@ class ModelConfig:
         numbers: use of the numeric columns, 'concat', 'embed', 'piecewise' or 'periodic'. Default:
             'concat', as in the paper.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: dropout of the perceptron. Default: 0.0.
+        dropout: dropout rate in the perceptron. Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 

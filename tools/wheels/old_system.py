@@ -41,7 +41,7 @@ class Symbol:
         version: the symbol's version, such as "GLIBC_2.2.5"; "" for a symbol without a version.
         defined: False for a symbol that another library must define.
         is_object: True for data, False for a function.
-        size: in bytes.
+        size: size of the symbol's data, in bytes.
         is_thread_local: True for thread-local data.
         is_weak: True for a weak symbol, for which a program needs no definition.
     """

@@ -50,7 +50,7 @@ class MemberRows(nn.Cell):
     Args:
         shape: shape of a row: `(numbers,)`, or `(vectors, width of a vector)`.
         members: number K of members.
-        seed: seed of the signs, one or several ints.
+        seed: seed of the random signs; one or several ints.
         first: cell that computes the rows from the input. Default: None, which means that the input
             `x` contains the rows.
 

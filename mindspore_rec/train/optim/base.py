@@ -76,7 +76,7 @@ class SparseOptimizer(nn.Optimizer):
         loss_scale: finite number > 0 by which the loss was multiplied.
         clip_global_norm: finite number > 0, or None for no clipping.
         rule: name of the native rule.
-        constants: constants of the rule.
+        constants: constants of the native rule, by name.
         state: maps the name of each state of the dense parameters to the state's initial value.
             The name of each state becomes an attribute of the optimizer. A state has the shape of
             its parameter.
@@ -252,7 +252,7 @@ class SparseOptimizer(nn.Optimizer):
         """Do a step with gradients multiplied by `scale`; do not increase the step number.
 
         Args:
-            gradients: as in `construct`.
+            gradients: one gradient per parameter, as in `construct`.
             scale: factor of the gradients, float32, 0-d.
             unscaled: True if `scale` is 1, so that dense gradients need no scaling.
 

@@ -59,9 +59,9 @@ class DynamicTable(TableParameter):
         """Set the threshold of admission by count; the call is legal during training.
 
         Args:
-            threshold: as for `CountAdmission`. After the threshold is lowered, keys whose counts
-                reach the new threshold are admitted at their next occurrence. 0 freezes the counts;
-                None or -1 admits every key.
+            threshold: threshold of admission by count, as for `CountAdmission`. After the threshold
+                is lowered, keys whose counts reach the new threshold are admitted at their next
+                occurrence. 0 freezes the counts; None or -1 admits every key.
 
         Raises:
             TypeError: `threshold` is neither an int nor None.

@@ -369,7 +369,8 @@ class HashTable(DynamicTable):
         slice.
 
         Args:
-            incremental: as in `export_data`; must be the same in every call of one export.
+            incremental: True to export only changes, as in `export_data`; must be the same in every
+                call of one export.
             slice_bytes: maximum bytes of values in a slice; a slice has at least one row. Default:
                 1 GiB.
 

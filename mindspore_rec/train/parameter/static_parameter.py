@@ -44,10 +44,11 @@ class StaticParameter(TableParameter):
             or a float32 Tensor `[vocab_size, embedding_dim]`. Default: 'normal'.
         name: name of the table. If two open tables have the same name, only the newer table can be
             used. Default: `embedding_table_<n>`.
-        out_of_range: as for `TableConfig`. Default: 'error'.
+        out_of_range: effect of an id outside the vocabulary, as for `TableConfig`. Default:
+            'error'.
         requires_grad: whether training changes the table. Default: True.
         seed: seed of the initial values. Default: 0.
-        cache: as for `TableConfig`. Default: all rows in host memory.
+        cache: tiers that store the rows, as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig` with `vocab_size`, which replaces all other arguments.
 
     Raises:

@@ -38,7 +38,7 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
     """Return the open tables named `name` to which an object still refers, in any order.
 
     Args:
-        name: name of the tables.
+        name: name to search for.
         all_scopes: True for tables of all name scopes, False for tables of the current name scope.
             Default: False.
     """

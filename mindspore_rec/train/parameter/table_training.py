@@ -25,7 +25,7 @@ class TableTraining(NativeAccess):
 
         Args:
             rule: name of the native rule, such as 'adam'.
-            **constants: constants of the rule.
+            **constants: constants of the native rule, by name.
 
         Returns:
             The number that identifies the optimizer to the table in each step.

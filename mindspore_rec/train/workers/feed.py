@@ -76,7 +76,7 @@ class Feed(Protocol):
 
         Args:
             step: the step number, from 1.
-            batch: batch of the step.
+            batch: the batch that this step uses.
             summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
 
         Returns:

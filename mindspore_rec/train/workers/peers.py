@@ -40,8 +40,8 @@ class Alone:
 
     Attributes:
         feed: the `Feed` that supplies the worker's batches.
-        rank: index of the worker, 0.
-        workers: number of workers, 1.
+        rank: index of the worker; 0 for a single worker.
+        workers: number of workers; 1 for a single worker.
         name: name of the worker in messages; '' for a single worker.
         share: name of this worker's share of the data, "whole"; see `Passes`.
         reads_on: True if no batch is lost when the source is read again after an exception.

@@ -61,7 +61,7 @@ class WorkerFeed:
     The workers continue until the data of all workers have ended.
 
     Args:
-        agreement: exchange of messages with the other workers.
+        agreement: the `Agreement`, which exchanges messages with the other workers.
         source: this worker's share of the data.
         argument: name of the data in messages.
 

@@ -28,7 +28,7 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 
     Args:
         group: the workers.
-        network: the network, before its first step.
+        network: the network, which has not yet run a step.
 
     Warns:
         RuntimeWarning: worker 0 warns at most twice: once about cells of MindSpore, and once about

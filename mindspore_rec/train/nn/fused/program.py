@@ -16,7 +16,7 @@ class Columns(NamedTuple):
     """Columns of a value; the value is a matrix with one row per sample.
 
     Attributes:
-        value: index of the value.
+        value: index of the value in the program.
         offset: first column.
         width: number of columns.
     """

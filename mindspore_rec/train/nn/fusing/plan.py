@@ -36,7 +36,7 @@ class Node:
     """Layer of the operator.
 
     Attributes:
-        layer: the layer; None for a sum.
+        layer: the layer that the operator computes; None for a sum.
         arguments: for each argument of the layer, the indexes of the values to concatenate.
         value: index of the value that the layer returns.
         activation: activation after a linear layer, or 'none'.

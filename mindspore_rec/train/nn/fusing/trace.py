@@ -62,7 +62,7 @@ class Step:
         target: the cell, the primitive, the operator, or the name of the function or method, such
             as 'ops.concat'.
         args: positional arguments; each value of the forward pass is a `StandIn`.
-        kwargs: keyword arguments, a dict.
+        kwargs: dict of the keyword arguments.
         value: index of the value that the step returns.
     """
 
@@ -85,7 +85,7 @@ class Trace:
     Attributes:
         inputs: number of arguments of `construct`. The arguments are the values with the indexes 0
             to `inputs - 1`.
-        steps: the steps in order.
+        steps: steps of the forward pass, in order.
         result: index of the returned value, or a tuple of indexes.
         entered: the cells whose `construct` is a part of the trace.
         names: global names that `construct` reads.
