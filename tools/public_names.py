@@ -120,7 +120,7 @@ def signature(value: Any) -> str:
 
 
 def members(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield the public methods and properties of a class whose definitions are in the package."""
+    """Yield a class's public methods and properties, except members defined outside the package."""
     for name in sorted(dir(kind)):
         owner = next((each for each in kind.__mro__ if name in vars(each)), None)
         if name.startswith("_") or owner is None or not owner.__module__.startswith(PACKAGE):

@@ -237,7 +237,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
     The slope is the median of the slopes between all pairs of samples (Theil and Sen), so that
     spikes hardly change the slope. The result's value `surely` is the growth for the smallest slope
-    in the 95 % confidence interval, which is computed with Kendall's variance.
+    in the 95 % confidence interval. The interval is computed with Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))

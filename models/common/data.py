@@ -114,7 +114,7 @@ class MovieLens:
     Args:
         kind: 'movielens'.
         split: 'random' or 'time', as for `datasets.movielens.load`. Default: 'random'.
-        test: share of the ratings that are test rows. Default: 0.2.
+        test: fraction of the ratings to use as test rows. Default: 0.2.
         validation: share of the training rows to hold out for tuning. The evaluation uses the
             held-out rows instead of the test rows. If `validation` is 0, no rows are
             held out. Default: 0.0.

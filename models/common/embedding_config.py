@@ -61,13 +61,13 @@ class EmbeddingConfig:
             at least 1. Sets the table's `admission`. Occurrences in all epochs are counted, unless
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
         max_idle_steps: number of steps without an occurrence of a key after which the key's row is
-            evicted. Sets the table's `eviction`. Not for 'static'. Default: None, which means
-            never.
+            evicted. Sets the table's `eviction`. Not for 'static'. Default: None, which means that
+            rows are never evicted.
         max_rows: maximum number of rows of each table; if a table has more rows, the least recently
             used rows are evicted. Sets the table's `eviction`. Not for 'static'. Default: None,
             which means no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
-            Default: None, which means 0.
+            Default: None, which means that the lookup returns 0.
         cache: tiers that store the rows, with the keys of `mindspore_rec.CacheConfig`; only for
             tables on the host of kind 'hash' or 'static'. Default: None, which means all rows in
             host memory.

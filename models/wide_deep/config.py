@@ -43,7 +43,7 @@ class FtrlConfig:
 
     Args:
         learning_rate: learning rate, at least 0. Default: 0.05.
-        l1: L1 penalty, at least 0, which makes weights of rare ids exactly 0. Default: 1e-6.
+        l1: L1 penalty, at least 0. The penalty makes weights of rare ids exactly 0. Default: 1e-6.
         l2: L2 penalty, at least 0. Default: 1e-6.
     """
 

@@ -29,7 +29,7 @@ class GroupedEmbedding(nn.Cell):
     Args:
         tables: a HashTable or StaticParameter for each column. A table may serve several columns,
             which are then looked up from left to right. The rows of the tables may differ in size.
-        config: a `TableConfig` for each column, each with a different name; replaces `tables`. The
+        config: a `TableConfig` with a different name for each column, in place of `tables`. The
             cell makes a new table for each config. The table is a StaticParameter if the config has
             `vocab_size`, otherwise a HashTable. Default: none.
         padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.

@@ -42,7 +42,7 @@ def check_members(members: int) -> int:
 
 
 class MemberRows(nn.Cell):
-    """Repeat rows once for each member, multiplied by the member's learned factors.
+    """Repeat rows for each member, and multiply each repetition by the member's learned factors.
 
     Initial factors are random signs, 1 or -1. All factors of one vector and one member have the
     same sign.

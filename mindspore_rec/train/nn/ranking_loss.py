@@ -82,9 +82,9 @@ class SampledSoftmaxLoss(nn.Cell):
     `mindspore_rec.data.NegativeSampler`, or may be the targets of other rows of the batch.
 
     Source: Bengio & Senécal 2008, Adaptive importance sampling to accelerate training of a neural
-    probabilistic language model (https://doi.org/10.1109/TNN.2007.912312). For the targets of other
-    rows as negatives, see Yi et al. 2019, Sampling-bias-corrected neural modeling for large corpus
-    item recommendations (https://doi.org/10.1145/3298689.3346996).
+    probabilistic language model (https://doi.org/10.1109/TNN.2007.912312). For negatives that are
+    the targets of other rows, see Yi et al. 2019, Sampling-bias-corrected neural modeling for large
+    corpus item recommendations (https://doi.org/10.1145/3298689.3346996).
 
     Args:
         temperature: the number :math:`\tau` by which products are divided. Default: 1.0.

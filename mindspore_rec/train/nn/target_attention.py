@@ -55,7 +55,7 @@ class _Parts(HistoryLayer):
 
     @property
     def is_of_batch(self) -> bool:
-        """True if the activation is Dice in training, which normalizes by the batch's moments."""
+        """True if the activation is a Dice cell that normalizes by the moments of the batch."""
         return isinstance(self.activation, Dice) and self.activation.training
 
     def _cells_inside(self) -> list[nn.Cell]:

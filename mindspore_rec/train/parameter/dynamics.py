@@ -130,7 +130,7 @@ class DynamicTable(TableParameter):
             keys: int32 or int64 array or Tensor `[n]`; keys without a row are ignored.
             scores: float32 `[n]`, without NaN.
 
-        Returns: Number of `keys` that have a row.
+        Returns: Number of keys in `keys` that have a row.
 
         Raises:
             TypeError, ValueError: a type or shape is wrong, a score is NaN, or the table has no
@@ -147,7 +147,8 @@ class DynamicTable(TableParameter):
         )
 
     def collect_evicted(self, on: bool) -> None:
-        """Start or stop collecting evicted keys for `take_evicted`; a stop drops collected keys."""
+        """Start or stop collecting evicted keys for `take_evicted`; stopping drops the collected
+        keys."""
         self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:

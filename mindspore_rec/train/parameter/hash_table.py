@@ -206,10 +206,10 @@ class HashTable(DynamicTable):
             key_tensor: keys of any shape: int32, or int64 if the key dtype is int64.
             insert_default_value: True for a training lookup, which counts keys and inserts a row
                 with the initial value for each admitted key without a row. The result is
-                differentiable if an optimizer trains the table. If False, the call is a read, which
-                leaves the table unchanged and has no gradient. For a key without a row, the result
-                of a read is `serving_unknown_value`, or `unknown_value` if `serving_unknown_value`
-                is not set. Default: True.
+                differentiable if an optimizer trains the table. If `insert_default_value` is False,
+                the call is a read, which leaves the table unchanged and has no gradient. For a key
+                without a row, the result of a read is `serving_unknown_value`, or `unknown_value`
+                if `serving_unknown_value` is not set. Default: True.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.

@@ -74,8 +74,8 @@ class TableConfig:
             one of these kinds from `mindspore.common.initializer`. Default: 'normal'.
         seed: seed of the initial values, 0 to 2**64 - 1. Default: 0; for `create_table`, the seed
             of the session (`mindspore_rec.init`) if the session has a seed.
-        requires_grad: whether training changes the table; training and lookups never change a
-            frozen table. Default: True.
+        requires_grad: True if training changes the table; False for a frozen table, which neither
+            training nor lookups change. Default: True.
         admission: policy that decides when a key gets a row: a `CountAdmission`, `SketchAdmission`
             or `ProbabilityAdmission`. For a key without a row, lookups return `unknown_value`, and
             training skips the key. Only for hash tables. Default: `CountAdmission(1)`, which admits

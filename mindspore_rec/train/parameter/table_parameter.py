@@ -400,7 +400,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         collector closes the tables of earlier trials. The newest trial's tables stay open, because
         MindSpore keeps the trial's graph until it compiles another graph. In graph mode,
         MindSpore's own `nn.TrainOneStepCell` and `Model` keep all tables open until the process
-        ends; close such tables with this method.
+        ends, unless `close` is called.
 
         Example:
             >>> import mindspore_rec

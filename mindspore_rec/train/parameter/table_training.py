@@ -43,7 +43,8 @@ class TableTraining(NativeAccess):
             gradients: float32 `[n, dim]`.
 
         Raises:
-            StaleHandleError: a row has left the table since the lookup that returned its handle.
+            StaleHandleError: a row has left the table since the lookup that returned the row's
+                handle.
         """
         self._synchronised().accumulate_by_handle(handles, gradients)
 

@@ -55,7 +55,7 @@ class Word(NamedTuple):
         rows: number of rows in the whole batch, before its division among the workers.
         event_time: latest event time in the worker's batch; 0 without event times.
         fingerprint: digest of the whole batch, before its division among the workers.
-        columns: digest of the dtypes and the numbers of dimensions of all columns.
+        columns: digest of the dtype and the number of dimensions of each column.
     """
 
     purpose: int

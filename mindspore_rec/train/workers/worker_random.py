@@ -86,7 +86,7 @@ def _drawing(network: nn.Cell) -> dict[str, nn.Cell]:
 
 
 def _seeded(cell: nn.Cell) -> list[Primitive]:
-    """Return the operators of a cell that have two seeds as attributes."""
+    """Return a cell's operators that have two seeds as attributes."""
     operators = [each for each in cell._primitives.values() if isinstance(each, Primitive)]
     return [each for each in operators if any(set(pair) <= set(each.attrs) for pair in _SEEDS)]
 

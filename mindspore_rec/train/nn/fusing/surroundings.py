@@ -79,10 +79,9 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
     """Return the numbers and strings inside a value, in a form that can be compared later.
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
-    cells or Tensors. Functions and primitives are compared by identity. The result for the value
-    None is `Ellipsis`; the result for a value that cannot be compared is None. Values nested deeper
-    than 3 levels are not compared. For a container with more than 100 entries, only the length is
-    compared.
+    cells or Tensors. Functions and primitives are compared by identity. Return `Ellipsis` for the
+    value None, and None for a value that cannot be compared. Values nested deeper than 3 levels are
+    not compared. For a container with more than 100 entries, only the length is compared.
 
     Example:
         >>> constant_of([1, "sum", nn.ReLU()])

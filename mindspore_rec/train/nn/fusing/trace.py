@@ -273,7 +273,7 @@ class _Tracer:
         return returned
 
     def finish(self, returned: Any) -> Trace:
-        """Finish the trace of a network whose result is `returned`; return the trace."""
+        """Finish the trace with the network's result `returned`, and return the trace."""
         if self.surroundings.problem:
             raise TraceError(self.surroundings.problem)
         if problems():

@@ -293,7 +293,7 @@ class RowNorm(nn.Cell):
 
 
 def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
-    """Check the inputs of a cell over histories; a graph runs this check once, when compiled.
+    """Check the inputs of a cell over histories; a graph runs the check only when it is compiled.
 
     Args:
         values: the values of all lists.
