@@ -330,8 +330,7 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
 
 
 def tests_to_run(changed: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Return the list of changed test files, and the list of `ALWAYS` and the nearest test
-    files."""
+    """Return the changed test files, and the files of `ALWAYS` with the nearest test files."""
     near = nearest_tests(changed)
     tests = [str(file) for file in changed if _is_test(file) and file.suffix == ".py"]
     return tests, [file for file in dict.fromkeys([*ALWAYS, *map(str, near)]) if file not in tests]
@@ -449,8 +448,7 @@ def _cpp_texts() -> dict[Path, str]:
 
 
 def cpp_filter(changed: Sequence[Path]) -> str:
-    """Return the gtest filter for the tests in the files of `near_cpp_tests`; '' if there are
-    none."""
+    """Return the gtest filter for the tests in the files of `near_cpp_tests`; '' for no files."""
     texts = ((ROOT / file).read_text(encoding="utf-8") for file in near_cpp_tests(changed))
     suites = {name for text in texts for name in _SUITE.findall(text)}
     return ":".join(f"{name}.*:*/{name}.*:{name}/*" for name in sorted(suites))

@@ -72,7 +72,7 @@ class Request:
 
 
 class Client(threading.Thread):
-    """Thread that sends requests at a fixed rate; a latency begins when the request is due."""
+    """Thread that sends requests at a fixed rate; latencies count from the requests' due times."""
 
     def __init__(self, kind: str, place: Place, request: Request, period: float) -> None:
         super().__init__(daemon=True)

@@ -147,8 +147,7 @@ class DynamicTable(TableParameter):
         )
 
     def collect_evicted(self, on: bool) -> None:
-        """Start or stop collecting evicted keys for `take_evicted`; stopping drops the collected
-        keys."""
+        """Start or stop collecting evicted keys for `take_evicted`; stopping drops the keys."""
         self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:

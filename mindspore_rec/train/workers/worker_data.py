@@ -76,8 +76,7 @@ def agreed_length(length: int | None, group: Group) -> int | None:
 
 
 def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
-    """Read only the partitions that all workers know; some workers may not yet know a new
-    partition."""
+    """Read only partitions that all workers know; a new partition may be unknown to a worker."""
     whole = [each for each in streams if each.reads_whole_topic]
     known = group.all_gather_json([[each.topic, each.wanted_partitions] for each in whole])
     if any([topic for topic, _ in each] != [topic for topic, _ in known[0]] for each in known):

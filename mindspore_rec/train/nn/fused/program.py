@@ -166,7 +166,7 @@ class Program:
         return y
 
     def softmax(self, x: Columns, group: int) -> Columns:
-        """Add a softmax over each group of `group` columns; return the output's columns."""
+        """Add a softmax over every `group` adjacent columns; return the output's columns."""
         y = self.value(x.width)
         self._native.add_softmax(x, y, group)
         return y
