@@ -25,8 +25,8 @@ READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools"
 """Folders whose Python is for readers."""
 
 MOST_ARGUMENTS = 10
-# These classes may have more arguments: `TableConfig` contains all settings of a table, and the
-# other classes are records that the library returns.
+# Classes that may have more arguments: `TableConfig`, which contains all settings of a table, and
+# records that the library returns.
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
 VAGUE = ("found", "given", "held", "said")
@@ -264,7 +264,7 @@ COUNTS: dict[str, Callable[[], list[str]]] = {
 
 
 def main(command: list[str] | None = None) -> int:
-    """Print all counts, or with `--places` each thing that one count contains."""
+    """Print all counts; with `--places`, print each item that the chosen count includes."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -5,10 +5,10 @@
         --figure ours_ms --pairs 20 --json output/paired.json -- --no-vanilla --rows 1000000
 
 The trees must be prepared (`bash build.sh prepare`). Each run is a separate process with the
-interpreter of the run's tree. Which tree runs first alternates from pair to pair. For each figure,
-the tool prints the medians of both trees, and the ratio of this tree's median to the other tree's
-median. The tool also prints the 95 % interval of the ratio, by bootstrap over the pairs. The name
-of a number in nested results contains dots, as in `shapes.criteo_26.ours_step_ms`.
+interpreter of the run's tree. The order of the two trees alternates from pair to pair. For each
+figure, the tool prints the medians of both trees, and the ratio of this tree's median to the other
+tree's median. The tool also prints the 95 % interval of the ratio, by bootstrap over the pairs. The
+name of a number in nested results contains dots, as in `shapes.criteo_26.ours_step_ms`.
 """
 
 from __future__ import annotations

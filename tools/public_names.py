@@ -71,7 +71,7 @@ Record = dict[str, Any]
 
 
 def public_names(modules: Sequence[str]) -> Record:
-    """Return a dict from each public name ('module.name') of the existing modules to its record."""
+    """Return a record for each public name ('module.name') of all modules that exist."""
     record: Record = {}
     for module in filter(importlib.util.find_spec, modules):
         face = importlib.import_module(module)
@@ -102,7 +102,7 @@ def described(value: Any) -> Record:
 
 
 def kind_of(value: Any) -> str:
-    """Return 'class', 'function' or 'module', or for other values the name of the value's type."""
+    """Return 'class', 'function' or 'module', or the type's name of any other value."""
     if inspect.isclass(value):
         return "class"
     if inspect.ismodule(value):
@@ -120,7 +120,7 @@ def signature(value: Any) -> str:
 
 
 def members(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield the public methods and properties of a class whose definitions are in the package."""
+    """Yield a class's public methods and properties, except members defined outside the package."""
     for name in sorted(dir(kind)):
         owner = next((each for each in kind.__mro__ if name in vars(each)), None)
         if name.startswith("_") or owner is None or not owner.__module__.startswith(PACKAGE):
@@ -241,7 +241,7 @@ def recording() -> Record:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record, compare and return the exit code."""
+    """Record the public names; write or compare the record, and return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

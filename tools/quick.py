@@ -12,8 +12,8 @@ header, directly or indirectly. The files nearest to a change are first. `cpp` c
 files for at most `CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files.
 `pytest` runs changed test files and the checks of `ALWAYS`. In the remaining time up to
 `--seconds`, `pytest` runs the tests that import a changed file, directly or indirectly. Tests
-nearest to a change run first. The command prints the number of test files that ran; `bash build.sh
-test` runs all tests.
+nearest to a change run first. The command `pytest` prints the number of test files that ran; `bash
+build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ CPP_SECONDS = 12
 # Seconds that Python tests get even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
-# Test files that read the whole source tree. These tests run after every change, and take some
-# seconds.
+# Test files that read the whole source tree. The tests in `ALWAYS` run after every change, and take
+# some seconds.
 ALWAYS = (
     "tests/tools/test_counts.py",
     "tests/test_import_rule.py",
@@ -60,7 +60,7 @@ ALWAYS = (
 )
 
 # Maps each prefix of paths in csrc to the folders with Python tests of the compiled code, the
-# nearest folder first. The longest prefix of a path applies.
+# nearest folder first. The longest prefix that matches a path applies.
 PYTHON_TESTS: dict[str, tuple[str, ...]] = {
     "": ("parameter",),
     "bindings/dense": ("nn",),
@@ -312,7 +312,7 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
     Args:
         files: the test files.
         seconds: the time.
-        whole: the files among `files` that run even if they are slow. They run first.
+        whole: files of `files` that run first, slow tests included.
     """
     plugin = _Deadline(seconds)
     codes = {0}
@@ -330,7 +330,7 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
 
 
 def tests_to_run(changed: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Return two lists: the changed test files; and the files of `ALWAYS` and the nearest tests."""
+    """Return the changed test files, and the files of `ALWAYS` with the nearest test files."""
     near = nearest_tests(changed)
     tests = [str(file) for file in changed if _is_test(file) and file.suffix == ".py"]
     return tests, [file for file in dict.fromkeys([*ALWAYS, *map(str, near)]) if file not in tests]
@@ -399,8 +399,8 @@ def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
     has tests. A change to a header may break tests that include the header, directly or through
     other headers. A change to a `.cc` or `.inl` file may break tests that include the file's
     header. Changed test files count as the nearest. Tests in the folder of a changed file and tests
-    that include a changed header directly are equally near. Tests in a folder above the changed
-    file's folder are less near.
+    that include a changed header directly are equally near. Tests in a folder above are less near
+    than tests in the folder of a changed file.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]
@@ -448,7 +448,7 @@ def _cpp_texts() -> dict[Path, str]:
 
 
 def cpp_filter(changed: Sequence[Path]) -> str:
-    """Return the gtest filter for the tests in the files of `near_cpp_tests`; '' without files."""
+    """Return the gtest filter for the tests in the files of `near_cpp_tests`; '' for no files."""
     texts = ((ROOT / file).read_text(encoding="utf-8") for file in near_cpp_tests(changed))
     suites = {name for text in texts for name in _SUITE.findall(text)}
     return ":".join(f"{name}.*:*/{name}.*:{name}/*" for name in sorted(suites))

@@ -72,7 +72,7 @@ class Request:
 
 
 class Client(threading.Thread):
-    """Thread that sends requests at a fixed rate; a latency begins when the request is due."""
+    """Thread that sends requests at a fixed rate; latencies count from the requests' due times."""
 
     def __init__(self, kind: str, place: Place, request: Request, period: float) -> None:
         super().__init__(daemon=True)
@@ -214,7 +214,7 @@ def looked_at(pid: int) -> dict[str, float]:
 
 
 def thread_names(pid: int) -> dict[str, int]:
-    """Return how many threads of a process have each name, without digits at the name's end."""
+    """Return the number of threads per thread name; digits at the end of a name are removed."""
     names: Counter[str] = Counter()
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -237,7 +237,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
     The slope is the median of the slopes between all pairs of samples (Theil and Sen), so that
     spikes hardly change the slope. The result's value `surely` is the growth for the smallest slope
-    in the 95 % confidence interval, which is computed with Kendall's variance.
+    in the 95 % confidence interval. The interval is computed with Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))
@@ -253,7 +253,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Send load to the server; return the samples, and for each value its growth and its limit."""
+    """Send load to the server; return the samples, and the growth and limit of each value."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (

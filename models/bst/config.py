@@ -21,7 +21,7 @@ class ModelConfig:
         positions: number of trained position vectors. Default: None, which means one vector per
             position.
         hidden: widths of the perceptron's layers. Default: 64, 32.
-        dropout: dropout of the blocks and the perceptron. Default: 0.0.
+        dropout: dropout rate in the blocks and the perceptron. Default: 0.0.
     """
 
     blocks: int = 1

@@ -3,7 +3,7 @@
 
 The module needs scikit-learn (`pip install scikit-learn`); LightGBM's trees also need the package
 lightgbm (`pip install lightgbm`). The settings of each baseline are chosen by AUC on a fifth of the
-training rows; the baseline is then fitted to all training rows. Test rows have no influence on this
+training rows; the baseline is then fitted to all training rows. Test rows have no influence on the
 choice of settings.
 """
 

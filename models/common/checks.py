@@ -16,7 +16,7 @@ def check_least(name: str, value: Any, least: int, most: int | None = None) -> N
         name: the number's name, for the error message.
         value: the number.
         least: least legal value.
-        most: greatest legal value. Default: None, which means no limit.
+        most: greatest legal value. Default: None, which means no upper limit.
 
     Example:
         >>> check_least("'train.epochs'", 0, 1)

@@ -28,8 +28,8 @@ def parser(program: str, description: str, configs: Path) -> argparse.ArgumentPa
 
     Args:
         program: name of the module, for the usage line.
-        description: one sentence for the help.
-        configs: folder of the model's configurations, for the help.
+        description: one sentence for the help text.
+        configs: folder of the model's configurations, which the help text lists.
     """
     made = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     names = ", ".join(sorted(str(p.name) for p in configs.glob("*.yaml")))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations: convert YAML to dataclasses by dacite, with strict checks, and to JSON."""
+"""Convert YAML to configuration dataclasses, with strict checks, and dataclasses to JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_yaml(path: Path, kind: type[T]) -> T:
 
     Raises:
         ValueError: the file is missing, is not YAML or repeats a key, or `from_mapping` rejects the
-            mapping. The message names the file.
+            mapping. The error message names the file.
     """
     document = yaml_text.read_yaml(path)
     try:
@@ -151,7 +151,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
 
 
 def _of_its_kind(kinds: list[Any], hooks: Hooks, value: Any) -> Any:
-    """Convert a mapping to the dataclass in `kinds` that the mapping's key `kind` selects."""
+    """Convert a mapping to the dataclass in `kinds` whose `kind` equals the mapping's `kind`."""
     if not isinstance(value, Mapping) or "kind" not in value:
         raise MissingValueError("kind")
     by_kind = {each.kind: each for each in kinds}

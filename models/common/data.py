@@ -37,12 +37,12 @@ _COLUMNS = ("ids", "dense", "label")
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Rows in Criteo's form, drawn from a planted model while they are read.
+    """Rows in Criteo's form, drawn from a planted model during reading.
 
     Args:
         kind: 'synthetic'.
-        rows: training rows.
-        test_rows: test rows, drawn from the same model. Default: 200,000.
+        rows: number of training rows.
+        test_rows: number of test rows, which are drawn from the same model. Default: 200,000.
         max_cardinality: number of different values in the largest fields. Default: 10,000.
         pair_cardinality: fields with at most this number of different values take part in the
             planted model's pair interactions. Default: 1,500, as in
@@ -114,7 +114,7 @@ class MovieLens:
     Args:
         kind: 'movielens'.
         split: 'random' or 'time', as for `datasets.movielens.load`. Default: 'random'.
-        test: share of the ratings that are test rows. Default: 0.2.
+        test: fraction of the ratings to use as test rows. Default: 0.2.
         validation: share of the training rows to hold out for tuning. The evaluation uses the
             held-out rows instead of the test rows. If `validation` is 0, no rows are
             held out. Default: 0.0.
@@ -143,8 +143,8 @@ class Data:
         test: batches of test rows, which can be read repeatedly, from memory or disk.
         bayes_auc: greatest possible AUC of a model on the test rows; None if it is unknown.
         tasks: names of the tasks, one for each column of the labels.
-        groups: maps the name of each group of test rows, which is evaluated separately, to a bool
-            array [rows of test].
+        groups: maps the name of each separately evaluated group of test rows to a bool array [rows
+            of test].
         users: user of each test row, [rows of test], for metrics by user; None if rows have no
             users.
         vocabulary: number of different ids if the ids are numbers from 0; None if the ids are keys.

@@ -92,7 +92,7 @@ class FieldSum(nn.Cell):
         float32 Tensor `[B, 1]`.
 
     Attributes:
-        out_features: width of the output, 1.
+        out_features: width of the output, always 1.
     """
 
     out_features = 1
@@ -183,7 +183,7 @@ class _LookupPerField(nn.Cell):
 
 
 class _RowOfId(nn.Cell):
-    """Returns each id or, for a static table with buckets, the id's remainder: the row's index."""
+    """Returns the row index of ids: the remainder in static tables with buckets, else the id."""
 
     def __init__(self, config: EmbeddingConfig) -> None:
         super().__init__()

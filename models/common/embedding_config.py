@@ -28,7 +28,7 @@ class EmbeddingConfig:
 
     The keys `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`,
     `unknown_value`, `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` set fields of
-    `mindspore_rec.TableConfig`. The method `table` converts these keys to a `TableConfig`. The
+    `mindspore_rec.TableConfig`. The method `table` makes a `TableConfig` from these fields. The
     remaining keys, which are not fields of `TableConfig`, set the kind, number and place of the
     tables, the form of the ids, and the number of lookups.
 
@@ -37,8 +37,8 @@ class EmbeddingConfig:
             16.
         std: standard deviation of the normal initial values, at least 0; it sets the table's
             `initializer`. Default: 0.01.
-        kind: kind of the tables. With 'hash', tables grow with the ids, and no two ids share a row.
-            With 'static', tables have a fixed number of rows. With 'converted',
+        kind: 'hash', 'static' or 'converted'. With 'hash', tables grow with the ids, and no two ids
+            share a row. With 'static', tables have a fixed number of rows. With 'converted',
             `mindspore_rec.convert` converts an ordinary `nn.Embedding` over the ids of the training
             rows to a hash table. Default: 'hash'.
         tables: 'one' for one table for all fields, or 'per_field' for one table per field. With
@@ -60,13 +60,14 @@ class EmbeddingConfig:
         admission_threshold: number of an id's occurrences in training at which the id gets a row,
             at least 1. Sets the table's `admission`. Occurrences in all epochs are counted, unless
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
-        max_idle_steps: number of steps after which a row is evicted if its key has not occurred.
-            Sets the table's `eviction`. Not for 'static'. Default: None, which means never.
-        max_rows: maximum number of rows of each table; above it, the least recently used rows are
-            evicted. Sets the table's `eviction`. Not for 'static'. Default: None, which means no
-            limit.
+        max_idle_steps: number of steps without an occurrence of a key after which the key's row is
+            evicted. Sets the table's `eviction`. Not for 'static'. Default: None, which means that
+            rows are never evicted.
+        max_rows: maximum number of rows of each table; if a table has more rows, the least recently
+            used rows are evicted. Sets the table's `eviction`. Not for 'static'. Default: None,
+            which means no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
-            Default: None, which means 0.
+            Default: None, which means that the lookup returns 0.
         cache: tiers that store the rows, with the keys of `mindspore_rec.CacheConfig`; only for
             tables on the host of kind 'hash' or 'static'. Default: None, which means all rows in
             host memory.
@@ -74,7 +75,7 @@ class EmbeddingConfig:
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages and decaying sums, 'float32' or
             'bfloat16'; only for tables on the host. Default: 'float32'.
-        rounding: how a step rounds values and states of two bytes, 'stochastic' or 'nearest'.
+        rounding: how a step rounds 2-byte values and states, 'stochastic' or 'nearest'.
             Default: 'stochastic'.
 
     Raises:

@@ -95,7 +95,8 @@ def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
     labels: list[np.ndarray] = []
     batches = iter(data.test)
     while several := list(islice(batches, group.size)):
-        # A worker without a batch must take part in the lookups, so it uses another worker's batch.
+        # A worker without a batch must take part in the lookups, so the worker uses another
+        # worker's batch.
         mine = several[group.rank if group.rank < len(several) else 0]
         inputs = (mine["ids"], mine["dense"]) if data.dense else (mine["ids"],)
         logit = model.predict(*inputs).asnumpy()

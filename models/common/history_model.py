@@ -84,10 +84,10 @@ class LengthConfig:
     """Settings in a configuration's section `train`.
 
     Args:
-        batch_size: rows of a batch, at least 1. Default: 256.
+        batch_size: number of rows in a batch, at least 1. Default: 256.
         epochs: maximum number of epochs, at least 1; a run keeps the epoch with the best AUC on the
             validation rows. Default: 8.
-        learning_rate: of LazyAdam. Default: 0.003.
+        learning_rate: learning rate of LazyAdam. Default: 0.003.
         seed: seed of the rows and of the network. Default: 0.
 
     Raises:
@@ -142,7 +142,7 @@ class HistoryModel:
 
     @property
     def configs(self) -> Path:
-        """Folder of the model's configurations, `configs` beside its `config.py`."""
+        """Folder `configs`, with the model's configurations, next to the file `config.py`."""
         return Path(str(sys.modules[self.config.__module__].__file__)).parent / "configs"
 
 
@@ -165,7 +165,7 @@ def history_model(
 
 
 def train(model: HistoryModel, config: Any, save: Path | None = None) -> dict[str, Any]:
-    """Train a model; return its figures at the epoch with the best AUC on the validation rows.
+    """Train a model; return the figures at the epoch with the best AUC on the validation rows.
 
     Args:
         model: the model.

@@ -47,7 +47,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Configuration of a run. Each model's derived class adds `model`, the network's settings.
+    """Configuration of a run, from which each model derives a class with a field `model`.
 
     Args:
         data: settings of the data to train on.
@@ -135,7 +135,7 @@ class ZooModel:
 
     @property
     def configs(self) -> Path:
-        """Folder of the model's own configurations, `configs` beside its `config.py`."""
+        """Folder `configs`, with the model's configurations, next to the model's `config.py`."""
         return Path(str(sys.modules[self.config.__module__].__file__)).parent / "configs"
 
     def net(
@@ -192,7 +192,7 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics after the run, or else metrics of the last evaluation during training."""
+        """Metrics of `evaluation`; if `evaluation` is None, of the last evaluation in training."""
         return self.summary.metrics if self.evaluation is None else self.evaluation.metrics
 
 
@@ -210,7 +210,7 @@ def read_config(model: ZooModel, path: str | Path) -> Any:
 
 
 def open_run(config: Any, directory: Path | None) -> Data:
-    """Return the data of a run, with numbered ids if the configuration requires numbers.
+    """Return the data of a run; ids become numbers from 0 if the configuration requires numbers.
 
     Args:
         config: configuration of the run.
@@ -231,7 +231,7 @@ def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> 
     Args:
         model: model to build.
         config: configuration of the class `model.config`.
-        data: data to train on, as `open_run` returns them.
+        data: training data, from `open_run`.
         name: prefix of the tables' names. Default: the model's name.
 
     Raises:
@@ -278,7 +278,7 @@ def train(
     Args:
         model: model to train.
         config: configuration of the class `model.config`.
-        data: data to train on, as `open_run` returns them.
+        data: training data, from `open_run`.
         name: prefix of the tables' names. Default: the model's name.
         progress: whether to show a progress bar, as for `RecModel.train`. Default: True.
         operators: whether to measure operators in some steps. Default: False.

@@ -15,10 +15,10 @@ _PORT = 6379
 def check_remote(config: Any) -> None:
     """Check that the server of the remote tier answers, if the configuration has a remote tier.
 
-    Without this check, a table would try to connect for half a minute. Such retries are useful only
-    in the middle of a training run. The server is not checked if the URL has `retry_seconds`,
-    because the user then wants retries at the start too. The function does not check an invalid
-    URL, because the remote tier rejects the URL later.
+    Without this check, a table would retry the connection for half a minute. Retries of a
+    connection are useful only in the middle of a training run. The server is not checked if the URL
+    has `retry_seconds`, because this setting requests retries at the start too. The function does
+    not check an invalid URL, because the remote tier rejects the URL later.
 
     Args:
         config: configuration of a model.
@@ -51,7 +51,7 @@ def check_remote(config: Any) -> None:
 def _problem(host: str, port: int, is_plain: bool) -> str | None:
     """Return the reason if a server does not answer; return None if the server answers.
 
-    If the server uses TLS, the function only connects to the server.
+    If the server uses TLS, the function only opens a connection and sends no request.
     """
     try:
         with socket.create_connection((host, port), timeout=_SECONDS) as connection:

@@ -50,7 +50,7 @@ class Recorder(Callback):
         steps: number of steps of the run, at least 1.
 
     Attributes:
-        every: number of steps between two points.
+        every: number of steps between two recorded points.
         points: recorded points.
 
     Example:
@@ -68,7 +68,7 @@ class Recorder(Callback):
         self._before: dict[str, dict[str, int]] = {}
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Store the loss of a step, and record a point of the report after every `every` steps."""
+        """Store the loss of a step; every `self.every` steps, add a point to the report."""
         run = run_context.original_args()
         self._losses.append(float(run.net_outputs.asnumpy()))
         if run.cur_step_num % self.every:
@@ -125,7 +125,7 @@ def write_report(
         path: HTML file to write.
         title: title of the page.
         figures: figures of the run, in the form that `--json` writes.
-        points: points of a `Recorder`.
+        points: the points that a `Recorder` has recorded.
         curves: maps each task to predicted and observed rates; empty if the run was interrupted.
         operators: times of the operators. Default: None, which means that the page shows no times.
 

@@ -62,7 +62,8 @@ def report(
     Args:
         data: the data that the model was evaluated on.
         what: name of the run or the runs, for the first line.
-        mean: metrics of `evaluate`, or their means over runs.
+        mean: the metrics of one run, from `evaluate`, or the means of the metrics over several
+            runs.
         deviation: standard deviations of the metrics over runs. Default: None, which means that
             there was only one run.
 

@@ -26,9 +26,9 @@ class TrainConfig:
     Args:
         batch_size: number of rows in a batch; with several workers, the rows of all workers
             together. Default: 4096.
-        epochs: passes over the data. Default: 1.
-        evaluations: evaluations during training, evenly spread. Default: 10.
-        seed: seed of initial values and of the order of rows. Default: 0.
+        epochs: number of passes over the training data. Default: 1.
+        evaluations: number of evaluations during training, evenly spread. Default: 10.
+        seed: seed of the initial values and the row order. Default: 0.
         admission_counts: 'every_epoch' or 'first_epoch': the epochs in which a hash table counts
             ids for admission. With 'every_epoch', an id that occurs once in the data reaches a
             threshold of 3 in the third epoch. With 'first_epoch', each occurrence in the data is
@@ -57,7 +57,7 @@ class TrainConfig:
 
 
 def with_changes(config: C, **changes: int | None) -> C:
-    """Return a configuration with new values in the section `train`, for the options of a command.
+    """Return a copy of a configuration in which command options change the section `train`.
 
     Args:
         config: a frozen dataclass with a field `train`.

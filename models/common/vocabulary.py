@@ -17,7 +17,7 @@ UNKNOWN = 0  # the number of all keys that the training rows do not have
 
 
 def with_vocabulary(data: Data) -> Data:
-    """Return the same data with numbered ids, and with the vocabulary's size in `vocabulary`.
+    """Return the same data with ids as numbers from 0, and the number of ids in `vocabulary`.
 
     Keys of the training rows get the numbers 1, 2, ... in ascending order of the keys. All other
     keys get the number `UNKNOWN`.

@@ -25,9 +25,9 @@ class Watch:
         operators: whether to measure operators in some steps.
 
     Attributes:
-        recorder: recorder of loss, rows and hit rates.
+        recorder: the `Recorder` of loss, rows and hit rates.
         operators: times of the operators; None if they are not measured.
-        callbacks: all callbacks, for `RecModel.train`.
+        callbacks: all callbacks to pass to `RecModel.train`.
     """
 
     def __init__(self, model: RecModel, data: Data, config: TrainConfig, operators: bool) -> None:

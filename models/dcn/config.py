@@ -16,10 +16,11 @@ class ModelConfig:
     """Settings of the network: the arguments of `DCN`.
 
     Args:
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic'. Default: 'concat', as in the paper.
+        numbers: use of the numeric columns, 'concat', 'embed', 'piecewise' or 'periodic'. Default:
+            'concat', as in the paper.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: dropout of the perceptron. Default: 0.0.
+        dropout: dropout rate in the perceptron. Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 

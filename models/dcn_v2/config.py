@@ -18,15 +18,17 @@ class ModelConfig:
     """Settings of the network: the arguments of `DCNv2`.
 
     Args:
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic'. Default: 'concat', as in the paper.
+        numbers: use of the numeric columns, 'concat', 'embed', 'piecewise' or 'periodic'. Default:
+            'concat', as in the paper.
         structure: 'parallel' or 'stacked'. Default: 'parallel'.
         cross: 'matrix' or 'mixture'. Default: 'matrix'.
         layers: number of cross layers. Default: 3.
-        experts: number of experts in a layer of a mixture. Default: None, which means 4 for
+        experts: number of experts in a layer of a mixture. Default: None, which means 4 experts if
+            `cross` is 'mixture'.
+        rank: width of an expert of a mixture. Default: None, which means width 32 if `cross` is
             'mixture'.
-        rank: width of an expert of a mixture. Default: None, which means 32 for 'mixture'.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: dropout of the perceptron. Default: 0.0.
+        dropout: dropout rate in the perceptron. Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 

@@ -16,9 +16,10 @@ class ModelConfig:
     """Settings of the network: the arguments of `DeepFM`.
 
     Args:
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic'. Default: 'embed', as in the paper.
+        numbers: use of the numeric columns, 'concat', 'embed', 'piecewise' or 'periodic'. Default:
+            'embed', as in the paper.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: dropout of the perceptron. Default: 0.0.
+        dropout: dropout rate in the perceptron. Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 

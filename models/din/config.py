@@ -20,7 +20,7 @@ class ModelConfig:
         attention_activation: 'dice' or 'prelu'. Default: 'dice'.
         softmax: whether the weights of a history sum to 1. Default: False.
         hidden: widths of the perceptron's layers. Default: 64, 32.
-        dropout: dropout of the perceptron. Default: 0.0.
+        dropout: dropout rate in the perceptron. Default: 0.0.
     """
 
     attention_hidden: tuple[int, ...] = (80, 40)

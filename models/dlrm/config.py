@@ -16,9 +16,10 @@ class ModelConfig:
     """Settings of the network: the arguments of `DLRM`.
 
     Args:
-        bottom: widths of the bottom perceptron's layers, except its last layer. Default: 64, 32.
+        bottom: widths of all layers of the bottom perceptron except the last layer. Default: 64,
+            32.
         top: widths of the top perceptron's hidden layers. Default: 256, 128.
-        dropout: dropout of both perceptrons. Default: 0.0.
+        dropout: dropout rate in both perceptrons. Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.
     """
 

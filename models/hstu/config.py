@@ -19,7 +19,7 @@ class ModelConfig:
         blocks: number of blocks. Default: 2.
         heads: number of heads of a block. Default: 1.
         time_buckets: number of learned biases of time differences in each block. Default: 32.
-        dropout: dropout of the blocks. Default: 0.0.
+        dropout: dropout rate in the blocks. Default: 0.0.
     """
 
     blocks: int = 2

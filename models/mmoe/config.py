@@ -19,12 +19,13 @@ class ModelConfig:
     """Settings of the network: the arguments of `MMoE`.
 
     Args:
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic'. Default: 'concat'.
+        numbers: use of the numeric columns, 'concat', 'embed', 'piecewise' or 'periodic'. Default:
+            'concat'.
         experts: number of experts. Default: 8.
         expert_hidden: widths of an expert's layers. Default: 16.
         tower_hidden: widths of a tower's hidden layers. Default: 8.
-        input_dropout: dropout of the inputs of experts and gates. Default: 0.0.
-        expert_dropout: dropout of the experts' units. Default: 0.0.
+        input_dropout: dropout rate of the inputs of experts and gates. Default: 0.0.
+        expert_dropout: dropout rate of the experts' units. Default: 0.0.
     """
 
     numbers: str = "concat"
@@ -42,8 +43,8 @@ class Config(RunConfig):
     Args: as for `RunConfig`, and
 
         data: settings of Census-Income, the only data set of `models` with several labels.
-        embedding: description of the embeddings. Default: rows of 8 floats, with initial values
-            drawn with a standard deviation of 0.05.
+        embedding: description of the embeddings. Default: rows of 8 floats, initial values with
+            standard deviation 0.05.
         model: the network.
     """
 

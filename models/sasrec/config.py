@@ -18,9 +18,9 @@ class ModelConfig:
     Args:
         blocks: number of transformer blocks. Default: 2.
         heads: number of heads of a block. Default: 1.
-        positions: number of vectors of positions. Default: None, which means one vector per
+        positions: number of learned position vectors. Default: None, which means one vector per
             position.
-        dropout: dropout of the blocks. Default: 0.0.
+        dropout: dropout rate in the blocks. Default: 0.0.
     """
 
     blocks: int = 2

@@ -24,9 +24,10 @@ class ModelConfig:
     """Settings of the network: the arguments of `WideDeep`.
 
     Args:
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic'. Default: 'concat', as in the paper.
+        numbers: use of the numeric columns, 'concat', 'embed', 'piecewise' or 'periodic'. Default:
+            'concat', as in the paper.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: dropout of the perceptron. Default: 0.0.
+        dropout: dropout rate in the perceptron. Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 
@@ -42,7 +43,7 @@ class FtrlConfig:
 
     Args:
         learning_rate: learning rate, at least 0. Default: 0.05.
-        l1: L1 penalty, at least 0, which makes weights of rare ids exactly 0. Default: 1e-6.
+        l1: L1 penalty, at least 0. The penalty makes weights of rare ids exactly 0. Default: 1e-6.
         l2: L2 penalty, at least 0. Default: 1e-6.
     """
 

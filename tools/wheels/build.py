@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("python3.10", "python3.11", "python3.12")
 POLICY = "manylinux_2_28"
-# Prefixes of the symbols of Python and MPI. These symbols have no versions.
+# Prefixes of the symbols of Python and MPI, which have no symbol versions.
 FROM_ELSEWHERE = ("Py", "_Py", "MPI_", "ompi_")
 # The command auditwheel accepts only wheels for the processor on which it runs.
 AUDITWHEEL = """import platform, sys
@@ -211,7 +211,7 @@ def strip_debug(file: Path, debug: Path, tools: Tools) -> None:
 
 @contextmanager
 def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str]]:
-    """Yield a wheel's files in a dict, which the caller may change; then write them to `target`.
+    """Yield a wheel's files in a dict, which the caller may change; write the dict to `target`.
 
     Yields:
         a dict from file names to contents, and the name of the folder with the wheel's metadata.

@@ -2,14 +2,15 @@
 """Writes libraries to link with, so that a wheel runs on systems older than the build system.
 
 A program that is linked with this system's C library requires the newest version of each symbol, so
-it does not start on an older system. This module writes libraries without code, which define only
-the symbols and versions of an older glibc and libstdc++. Later releases of a library add no symbols
-to an old release's versions, so this system's libraries show which symbols the old release
-contains. Two groups of functions are linked into the wheel's core as hidden symbols: functions of
-glibc from `old_glibc.c`, and functions of libstdc++ from the compiler's static library.
+the program does not start on an older system. This module writes libraries without code, which
+define only the symbols and versions of an older glibc and libstdc++. Later releases of a library
+add no symbols to an old release's versions, so this system's libraries show which symbols the old
+release contains. Two groups of functions are linked into the wheel's core as hidden symbols:
+functions of glibc from `old_glibc.c`, and functions of libstdc++ from the compiler's static
+library.
 
-The wheel's core is compiled with the compiler and the headers of the machine on which this tool
-runs, so the wheel's core has the same instructions as a core that is compiled in the source tree.
+The tool compiles the wheel's core with the compiler and the headers of this machine, so a core that
+is compiled in the source tree has the same instructions.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ class Symbol:
         version: the symbol's version, such as "GLIBC_2.2.5"; "" for a symbol without a version.
         defined: False for a symbol that another library must define.
         is_object: True for data, False for a function.
-        size: in bytes.
+        size: size of the symbol's data, in bytes.
         is_thread_local: True for thread-local data.
-        is_weak: True for a weak symbol, which may be missing if it is not defined.
+        is_weak: True for a weak symbol, for which a program needs no definition.
     """
 
     name: str

@@ -252,12 +252,12 @@ class _Fusion:
 
 
 def _can_fall_back(graph: FusedGraph) -> bool:
-    """Return whether the graph can also run its layers one by one, as `construct` does."""
+    """Return whether the graph can also run the layers one by one, as `construct` does."""
     return graph.expects_rows and not any(isinstance(part, JoinedPart) for part in graph.parts)
 
 
 def _attributes_of(cell: nn.Cell) -> dict[str, Any]:
-    """Return a dict from the names of a cell's attributes to the numbers and functions in them."""
+    """Return a cell's attributes that are numbers, functions or containers of these, by name."""
     attributes = {
         name: constant_of(value)
         for name, value in vars(cell).items()
@@ -401,8 +401,7 @@ class _Operators:
         cells: maps the `id` of each cell to the cell's path as Python text, such as
             'self.towers[0]'.
         names: maps the `id` of each cell to the cell's name, such as 'towers.0'.
-        graphs: maps the layers, inputs and outputs of each operator to the operator's name and
-            cell.
+        graphs: the name and cell of each operator, by the operator's layers, inputs and outputs.
     """
 
     def __init__(self, network: nn.Cell) -> None:

@@ -27,9 +27,10 @@ _told: set[int] = set()  # numbers of operators about which a warning was given
 class FusedGraph(FusedLayer):
     """Runs layers that read each other's outputs as one operator forward and one backward.
 
-    Without fusion, the layers' operators exchange rows through memory. An input of several layers
-    is copied for each layer, and outputs of several layers are joined before the next layer reads
-    them. In one operator, each slice of the batch passes through all layers.
+    Without fusion, the layers' operators exchange rows through memory. If several layers read an
+    input, the input is copied for each layer. If a layer reads the outputs of several layers, an
+    operator first joins the outputs. In one operator, each slice of the batch passes through all
+    layers.
 
     The layers are children of the network, so the network determines the names of the layers'
     parameters. The `FusedGraph` itself has no parameters. If the operator cannot be used (see
@@ -131,7 +132,7 @@ class FusedGraph(FusedLayer):
         return outputs[0] if len(self.results) == 1 else outputs
 
     def fits(self, inputs: Any, matrices: Any, may_branch: bool) -> Any:
-        """Return whether all Tensors have equal numbers of rows, and the widths of the inputs.
+        """Return whether all Tensors have the same number of rows, and return the inputs' widths.
 
         Static shapes are compared once, when the graph is compiled. For dynamic shapes, the
         function returns True if `expects_rows` is True. If `expects_rows` is False and `may_branch`
@@ -243,7 +244,7 @@ class FusedGraph(FusedLayer):
 
 @ops.constexpr
 def _refuses(owner: str, number: int) -> bool:
-    """Return False; warn once per operator. The graph compiler also calls this function.
+    """Return False; warn once per operator, also when the graph compiler calls the function.
 
     Args:
         owner: name of the network's class.
@@ -287,7 +288,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return, for each value, the first value of the value's join, and the column in the join.
+    """For each value, return the first value in the value's join, and the offset in the join.
 
     Raises:
         ValueError: a value is part of two joins that need the value at different offsets.

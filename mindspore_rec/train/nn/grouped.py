@@ -29,7 +29,7 @@ class GroupedEmbedding(nn.Cell):
     Args:
         tables: a HashTable or StaticParameter for each column. A table may serve several columns,
             which are then looked up from left to right. The rows of the tables may differ in size.
-        config: a `TableConfig` for each column, each with a different name; replaces `tables`. The
+        config: a `TableConfig` with a different name for each column, in place of `tables`. The
             cell makes a new table for each config. The table is a StaticParameter if the config has
             `vocab_size`, otherwise a HashTable. Default: none.
         padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.
@@ -102,8 +102,8 @@ class GroupedEmbedding(nn.Cell):
         order = [t for group in self.groups for t in group]
         self.places = tuple(order.index(t) for t in range(len(columns)))
         self.join = join_columns(len(columns))
-        # Not `ops.cat`: in mixed precision O1, MindSpore parses called functions, and cannot parse
-        # `ops.cat`.
+        # Do not use `ops.cat`: in mixed precision O1, MindSpore parses called functions, and cannot
+        # parse `ops.cat`.
         self.concat = ops.Concat(-1)
 
     def construct(self, ids: Tensor) -> Tensor:
@@ -119,8 +119,8 @@ class GroupedEmbedding(nn.Cell):
         rows: tuple[Tensor, ...] = ()
         for number, lookup in enumerate(self.lookups):
             group = self.groups[number]
-            # Not `stack`: in MindIR, `stack` would fix the number of rows to the number of rows of
-            # the first batch.
+            # Do not use `stack`, because `stack` in MindIR would fix the number of rows to the
+            # number of rows of the first batch.
             of_group = lookup(self.concat([columns[t] for t in group]))
             of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
             rows += ops.split(of_group, lookup.embedding_size, -1)

@@ -33,7 +33,7 @@ class HistoryTransformer(HistoryLayer):
         x = v + p, \quad h = x + \text{drop}(W_o\, \text{attention}(\text{norm}(x))), \quad
         y = h + \text{drop}(\text{MLP}(\text{norm}(h)))
 
-    In this formula, norm is a layer normalization. The attention has the weights
+    In the formulas, norm is a layer normalization. The attention has the weights
     :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The learned vector
     p is selected by the value's distance from the newest value of the history, or by the bucket of
     the time between these two values.
@@ -56,13 +56,14 @@ class HistoryTransformer(HistoryLayer):
         embedding_dim: width of a value, 1 to 8192.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
         hidden: width of the hidden layer of the MLP, at least 1. Default: 4 * `embedding_dim`.
-        positions: number of learned vectors of positions, 0 to 2**20. The first vector is for the
-            newest value of a list. Values beyond the last position use the last vector. Default: 0,
-            which means none.
+        positions: number of learned vectors of positions, 0 to 2**20. The first position vector is
+            for the newest value of a list. Values beyond the last position use the last vector.
+            Default: 0, which means none.
         time_buckets: number of learned vectors of time differences, 0 to 48. The time between a
             value and the newest value selects the value's vector. The vectors 0, 1, 2 and 3 are for
-            differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. The last vector also
-            applies to all larger differences. Default: 0, which means none.
+            differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. Time differences
+            above the range of the last vector also use the last vector. Default: 0, which means
+            none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
         activation: activation of the MLP, as in `MLP`. Default: 'relu'.
 

@@ -56,7 +56,8 @@ class HSTU(HistoryLayer):
             `max_length` or more use the last bias. Histories may be longer.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
         time_buckets: number of learned biases of time differences, 0 to 48; see
-            `HistoryTransformer` for the differences in each bucket. Default: 0, which means none.
+            `HistoryTransformer` for the differences in each bucket. Default: 0, which means no
+            biases of time differences.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
 
     Inputs:

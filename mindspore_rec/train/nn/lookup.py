@@ -125,7 +125,7 @@ def check_padding_key(value: int | None) -> int | None:
 
 
 def check_sparse(sparse: bool) -> None:
-    """Raise ValueError unless `sparse` is True, MindSpore's setting for gradients per key.
+    """Raise ValueError unless `sparse` is True; with `sparse`, MindSpore's gradients are per key.
 
     Example:
         >>> check_sparse(True)
@@ -161,8 +161,8 @@ class TableLookup(nn.Cell):
             table. The default name is `embedding_table_<n>` for a static table and
             `hash_embedding_<n>` for a hash table. Default: None, which means that `table` is set.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
-        max_norm: upper limit of the L2 norm of returned rows. The lookup scales rows with a larger
-            norm down to the norm `max_norm`. Default: no limit.
+        max_norm: upper limit of the L2 norm of returned rows. The lookup scales rows with a norm
+            above `max_norm` down to the norm `max_norm`. Default: no limit.
         padding_key: id whose lookup returns zeros and trains no row. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, 1 to 2**20.
             Admission by count and eviction by frequency read the counts of ids. Only for hash

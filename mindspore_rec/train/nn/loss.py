@@ -34,8 +34,8 @@ class BCEWithLogitsLoss(nn.LossBase):
 
     Args:
         reduction: 'mean', 'sum' or 'none'. Default: 'mean'.
-        weight: Tensor that scales the loss of each element; its shape must broadcast to the shape
-            of `input`. Default: none.
+        weight: Tensor that scales the loss of each element; the weight's shape must broadcast to
+            the shape of `input`. Default: none.
         pos_weight: Tensor that scales the losses of positive labels. Default: none.
 
     Inputs:
@@ -77,7 +77,7 @@ class BCEWithLogitsLoss(nn.LossBase):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator computes the loss of float32 inputs; fixed in a compiled graph."""
+        """True if one operator computes float32 losses; constant in a compiled graph."""
         return self.fused is not None and may_fuse([self])
 
     def construct(self, input: Tensor, target: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ def check_members(members: int) -> int:
 
 
 class MemberRows(nn.Cell):
-    """Repeat rows once for each member, multiplied by the member's learned factors.
+    """Repeat rows for each member, and multiply each repetition by the member's learned factors.
 
     Initial factors are random signs, 1 or -1. All factors of one vector and one member have the
     same sign.
@@ -50,9 +50,9 @@ class MemberRows(nn.Cell):
     Args:
         shape: shape of a row: `(numbers,)`, or `(vectors, width of a vector)`.
         members: number K of members.
-        seed: seed of the signs, one or several ints.
+        seed: seed of the random signs; one or several ints.
         first: cell that computes the rows from the input. Default: None, which means that the input
-            already consists of the rows.
+            `x` contains the rows.
 
     Inputs:
         x: the rows, a float32 or bfloat16 Tensor `[B, *shape]`; or the input of the cell `first`,
@@ -92,7 +92,7 @@ class MemberRows(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator repeats the rows; fixed in a compiled graph."""
+        """True if one operator repeats the rows; constant in a compiled graph."""
         return self.repeats is not None and may_fuse([self])
 
     def construct(self, x: Tensor) -> Tensor:

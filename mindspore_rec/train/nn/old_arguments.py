@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old arguments of EmbeddingBag that describe its table; a `TableConfig` replaces them."""
+"""Arguments of the old `EmbeddingBag` that describe the table, now part of `TableConfig`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _HASH_ONLY = (
 
 
 class InConfig:
-    """Converts old arguments of `EmbeddingBag`, which describe the table, to a `TableConfig`."""
+    """Converts arguments of the old `EmbeddingBag` that describe the table to a `TableConfig`."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Replace the old arguments in `named` by the argument `config` or `table`.

@@ -70,7 +70,7 @@ class ToPadded(nn.Cell):
 
 
 class ToValues(nn.Cell):
-    """Return the concatenated values of lists from a block that `ToPadded` made.
+    """Convert a padded block of `ToPadded` back to the concatenated values of the lists.
 
     Args:
         keep: the value of `keep` with which `ToPadded` made the block. Default: 'last'.
@@ -101,7 +101,7 @@ class ToValues(nn.Cell):
 
     @property
     def is_eager(self) -> bool:
-        """True in PyNative mode; in a graph, the compiler treats the property as a constant."""
+        """True in PyNative mode; constant in a compiled graph."""
         return bool(ms.get_context("mode") == ms.PYNATIVE_MODE)
 
     def construct(self, block: Tensor, offsets: Tensor, values: Tensor) -> Tensor:

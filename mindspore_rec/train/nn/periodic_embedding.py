@@ -32,7 +32,7 @@ class PeriodicEmbedding(NumberVectors):
     Args:
         numbers: the number N of input values per row, 1 to 65536.
         embedding_dim: width D of a vector, 1 to 8192.
-        frequencies: number of frequencies of a number, 1 to 4096. Default: 24.
+        frequencies: number of learned frequencies per input number, 1 to 4096. Default: 24.
         scale: standard deviation of the initial frequencies, > 0, in periods per unit of the
             number. `mindspore.set_seed` seeds the initialization. Default: 0.5.
 

@@ -77,14 +77,14 @@ class SampledSoftmaxLoss(nn.Cell):
         z_{b, i} = \langle u_b, v_i \rangle / \tau - \log Q(i)
 
     The correction removes the effect of the sampling probability :math:`Q(i)` from the learned
-    scores. Without the correction, frequent items would have too low scores. Multiplying all
+    scores. Without the log-Q correction, frequent items would have too low scores. Multiplying all
     probabilities by one factor has no effect. Negatives may be drawn by
     `mindspore_rec.data.NegativeSampler`, or may be the targets of other rows of the batch.
 
     Source: Bengio & Senécal 2008, Adaptive importance sampling to accelerate training of a neural
-    probabilistic language model (https://doi.org/10.1109/TNN.2007.912312). For the targets of other
-    rows as negatives, see Yi et al. 2019, Sampling-bias-corrected neural modeling for large corpus
-    item recommendations (https://doi.org/10.1145/3298689.3346996).
+    probabilistic language model (https://doi.org/10.1109/TNN.2007.912312). For negatives that are
+    the targets of other rows, see Yi et al. 2019, Sampling-bias-corrected neural modeling for large
+    corpus item recommendations (https://doi.org/10.1145/3298689.3346996).
 
     Args:
         temperature: the number :math:`\tau` by which products are divided. Default: 1.0.

@@ -29,8 +29,8 @@ class FusedSequential(FusedLayer):
 
     The cell contains the layers of the stack, with the same names and the same Parameter objects,
     so a checkpoint of the stack can be loaded into the cell, and a checkpoint of the cell into the
-    stack. The stack itself computes the output on devices other than the CPU, without oneDNN, in
-    `mindspore.export`, and if the input is not a float32 matrix.
+    stack. The stack itself computes the output in four cases: the device is not the CPU, oneDNN is
+    missing, `mindspore.export` runs, or the input is not a float32 matrix.
 
     Args:
         stack: float32 `nn.Dense` layers, each with at most one activation, and no other cells. The

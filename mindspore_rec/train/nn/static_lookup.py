@@ -21,7 +21,7 @@ class VocabularyLookup(nn.Cell):
 
     Args:
         table: a StaticParameter, or a float32 Parameter `[vocab_size, embedding_size]`.
-        max_norm: as for `TableLookup`.
+        max_norm: upper limit of the L2 norm of returned rows, as for `TableLookup`.
         padding_key: id whose lookup returns zeros and trains no row, as for `TableLookup`. Only for
             a StaticParameter.
         output_dtype: dtype of the returned rows, as for `TableLookup`. Only for a StaticParameter.
@@ -31,7 +31,7 @@ class VocabularyLookup(nn.Cell):
             `EmbeddingLookup`, the value of the argument `target`.
         vocab_size: number of ids.
         embedding_size: number of floats in a row.
-        embedding_table: the StaticParameter or Parameter.
+        embedding_table: the StaticParameter or Parameter that contains the rows.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ class _Parts(HistoryLayer):
 
     @property
     def is_of_batch(self) -> bool:
-        """True if the activation is Dice in training, which normalizes by the batch's moments."""
+        """True if the activation is a Dice cell that normalizes by the moments of the batch."""
         return isinstance(self.activation, Dice) and self.activation.training
 
     def _cells_inside(self) -> list[nn.Cell]:
@@ -115,7 +115,7 @@ class TargetAttention(_Parts):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or an input has the
             wrong shape.
-        RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N. The error is
+        RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N. RuntimeError is
             also raised if the number of lists differs from the number of candidates, if an inner
             cell has hooks or was replaced, or if only some of the inner Dice cells are frozen by
             `set_train(False)`.

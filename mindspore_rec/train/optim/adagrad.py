@@ -138,7 +138,8 @@ class RowWiseAdagrad(SparseOptimizer):
             state={"accum": accum},
         )
         self._epsilon = epsilon
-        # The operators are instances rather than functions, so that `target` can set their device.
+        # The operators are instances rather than functions, so that `target` can set the operators'
+        # device.
         self._add, self._mul, self._div, self._sqrt = (
             ops.Add(),
             ops.Mul(),

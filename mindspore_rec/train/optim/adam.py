@@ -159,7 +159,7 @@ class LazyAdam(AdamBase):
 class Adam(LazyAdam):
     """Adam: `mindspore.nn.Adam` for dense parameters, and `LazyAdam` for tables.
 
-    `mindspore.nn.Adam` and `LazyAdam` differ for rows of a table that are outside the batch.
+    `mindspore.nn.Adam` and `LazyAdam` treat table rows outside the batch differently.
     `mindspore.nn.Adam` would decay the moments of rows outside the batch and update these rows. An
     update of rows outside the batch would need a pass over the whole table in each step. `LazyAdam`
     leaves rows outside the batch unchanged. Arguments, formula and errors are the same as for

@@ -76,9 +76,10 @@ class SparseOptimizer(nn.Optimizer):
         loss_scale: finite number > 0 by which the loss was multiplied.
         clip_global_norm: finite number > 0, or None for no clipping.
         rule: name of the native rule.
-        constants: constants of the rule.
+        constants: constants of the native rule, by name.
         state: maps the name of each state of the dense parameters to the state's initial value.
-            Each name becomes an attribute. A state has the shape of its parameter.
+            The name of each state becomes an attribute of the optimizer. A state has the shape of
+            its parameter.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -146,7 +147,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- construction
 
     def _check_rates(self, learning_rate: Any) -> None:
-        """Check the learning rates; subclasses that accept only some kinds override this method."""
+        """Check the learning rates; a subclass overrides this method to refuse some kinds."""
 
     def _make_state(self, state: Mapping[str, float]) -> None:
         dense = ParameterTuple(self._parameters[i] for i in self._dense_index)
@@ -196,7 +197,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- what a rule defines
 
     def prepare(self, step: Tensor) -> Any:
-        """Return the argument `prepared` of `dense_step`; `step` is float32, 0-d, from 1."""
+        """Return values for `dense_step` that depend only on the step (float32, 0-d, from 1)."""
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
@@ -210,7 +211,7 @@ class SparseOptimizer(nn.Optimizer):
                 unless `decouples` is True.
             lr: learning rate, float32, 0-d.
             decay: weight decay, float32, 0-d, or None for no decay.
-            prepared: the result of `prepare`.
+            prepared: values that depend only on the step number, from `prepare`.
         """
         raise NotImplementedError
 
@@ -251,7 +252,7 @@ class SparseOptimizer(nn.Optimizer):
         """Do a step with gradients multiplied by `scale`; do not increase the step number.
 
         Args:
-            gradients: as in `construct`.
+            gradients: one gradient per parameter, as in `construct`.
             scale: factor of the gradients, float32, 0-d.
             unscaled: True if `scale` is 1, so that dense gradients need no scaling.
 
@@ -359,14 +360,14 @@ class SparseOptimizer(nn.Optimizer):
         """Outside a graph, do one step for tables only, with handles from `lookup_with_handles`.
 
         Gradients of a row that occurs several times are summed; gradients of ids that were not
-        admitted are dropped. The call counts as one step of the optimizer. If the call raises one
-        of the errors listed below, the tables are unchanged.
+        admitted are dropped. A call of `apply_by_handle` counts as one step of the optimizer. If
+        the call raises one of the errors listed below, the tables are unchanged.
 
         Args:
             grads: float32 array or Tensor `[*ids.shape, dim]`, such as `[n, dim]`, or a list of
                 such gradients.
-            handles: handles from `lookup_with_handles` for the same ids, such as `[n, 2]`, or a
-                list of such handles.
+            handles: int64 handles `[*ids.shape, 2]` that `lookup_with_handles` returned for the
+                same ids, or a list of such handles.
 
         Raises:
             StaleHandleError: a row has left the table since `lookup_with_handles` returned the

@@ -117,7 +117,7 @@ def check_loss_scale(value: Any) -> float:
 
 
 def check_groups(params: Any) -> list[Any]:
-    """Check `params`, and return it as a list of Parameters or of parameter groups.
+    """Check `params`, and return a list of Parameters or of parameter groups.
 
     Args:
         params: the argument `params` of an optimizer: an iterable of Parameters or of groups. A

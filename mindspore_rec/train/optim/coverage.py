@@ -36,7 +36,7 @@ def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
     """Return a decay flag for each parameter; without parameter groups, all tables decay.
 
     Args:
-        optimizer: the optimizer, whose flags the constructor of `nn.Optimizer` has already set.
+        optimizer: an optimizer with the flags that the constructor of `nn.Optimizer` sets.
         owners: the table of each parameter, or None for a dense parameter.
     """
     if optimizer.is_group:

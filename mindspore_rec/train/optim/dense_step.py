@@ -43,7 +43,7 @@ class DenseStep(nn.Cell):
         constants: constants of the rule.
         parameters: float32 Parameters.
         states: for each parameter, the parameter's states in the rule's order. A state is a
-            Parameter with the shape of the parameter.
+            Parameter of the same shape as the parameter that the state belongs to.
         decayed: a flag per parameter, True if the parameter decays.
         own_rates: True if each parameter has its own learning rate, False if all parameters share
             one rate.
@@ -68,8 +68,8 @@ class DenseStep(nn.Cell):
         self.__dict__["_states_of"] = tuple(tuple(each) for each in states)
         count = len(parameters)
         decaying = [j for j in range(count) if decayed[j]]
-        # A step's array of numbers begins with the learning rates of the parameters in `rates_of`.
-        # The weight decays of the parameters in `decays_of` follow the learning rates.
+        # The array of numbers for a step begins with a learning rate for each parameter in
+        # `rates_of`. The weight decays of the parameters in `decays_of` follow the learning rates.
         self.rates_of = tuple(range(count if own_rates else 1))
         self.decays_of = tuple(decaying if own_decays else decaying[:1])
         numbers = len(self.rates_of) + len(self.decays_of)
@@ -135,9 +135,9 @@ class DenseNorm(nn.Cell):
 def _writing_op(name: str) -> Any:
     """Return an operator of the native core that writes to Parameters among its inputs."""
     op = custom_op(name, ms.float32)
-    # One signature covers any number of inputs. In PyNative mode, MindSpore applies the signatures
-    # of the first Custom operator to every Custom operator, so every operator needs at least as
-    # many inputs as there are signatures.
+    # A single signature describes all inputs, however many there are. In PyNative mode, MindSpore
+    # applies the signatures of the first Custom operator to every Custom operator, so every
+    # operator needs at least as many inputs as there are signatures.
     written = signature.sig_rw.RW_WRITE
     many = signature.sig_kind.KIND_VAR_POSITIONAL
     op.set_signatures([signature.make_sig("inputs", written, many)])

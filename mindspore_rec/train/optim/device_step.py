@@ -16,10 +16,10 @@ __all__ = ["DeviceStep"]
 
 
 class DeviceStep(nn.Cell):
-    """Cell that updates table rows on the device: gathers the rows, applies the rule, scatters.
+    """Updates table rows on the device: gathers the rows, applies the rule, scatters the rows.
 
-    The number of rows with a gradient, and thus the shapes of this cell's Tensors, change from step
-    to step. The graph is still compiled only once.
+    The graph is compiled only once, although the number of rows with a gradient, and thus the
+    shapes of this cell's Tensors, change from step to step.
 
     Args:
         owner: the table. The device tier of this table is in memory that the host does not share.

@@ -104,8 +104,8 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
     nothing.
 
     Args:
-        tables: tables of the optimizer. The function compares each config's native arguments and
-            `gradient_dtype`.
+        tables: tables that the optimizer trains. The function compares each config's native
+            arguments and `gradient_dtype`.
         settings: maps the name of each setting of the optimizer to the setting's value.
 
     Raises:

@@ -60,8 +60,8 @@ class TableSteps(nn.Cell):
 
         Args:
             tokens: one token per table, from the backward pass of the table's lookups.
-            rates: learning rates, float32 `[1]`, one per table.
-            decays: weight decays, float32 `[1]`, one per table.
+            rates: a learning rate, float32 `[1]`, for each table.
+            decays: a weight decay, float32 `[1]`, for each table.
             scale: factor of the gradients, float32 `[1]`.
             step: the step number, int32 `[1]`, from 1.
 

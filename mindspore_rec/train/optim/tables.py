@@ -94,8 +94,8 @@ def check_covered(net: Cell, optimizer: Any) -> None:
         optimizer: the optimizer that trains the network, a list of optimizers, or None.
 
     Raises:
-        RuntimeError: some table has no optimizer that trains it, or a later optimizer has been
-            bound to some table. The message names all tables without a current optimizer.
+        RuntimeError: a table has no optimizer, or a later optimizer has been bound to a table. The
+            message names all tables without a current optimizer.
 
     Example:
         >>> from mindspore import nn

@@ -2,14 +2,14 @@
 """The Parameter that represents a table, and detects saves and loads without the table's rows.
 
 MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` handle only Parameters,
-so they include the anchor of a table but not its rows. A checkpoint without rows would load
-silently into a table with other rows or no rows. To detect a load without rows, each anchor
-contains a random number that no other table in any process has. If a load tries to set another
-number, the loaded weights belong to other rows. Lookups then raise an error until the table's rows
-are loaded too, or `keep_rows` is called.
+so a checkpoint contains the anchor of a table but not the table's rows. A checkpoint without rows
+would load silently into a table with other rows or no rows. To detect a load without rows, each
+anchor contains a random number that no other table in any process has. If a load tries to set a
+different number in an anchor, the loaded weights belong to other rows. Lookups then raise an error
+until the table's rows are loaded too, or `keep_rows` is called.
 
 The random number of an anchor is so small that its square is 0 in float32, so anchors add nothing
-to a sum of squares over all parameters, such as a penalty.
+to a penalty on the squares of all parameters.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ class DeviceTier(nn.Cell):
         zeros = ops.zeros_like
 
         def slots_bprop(ids, descriptor, anchor, values, out, dout):  # type: ignore[no-untyped-def]
-            # Slots have no gradient. The gradient of a constant input is the constant itself,
-            # because nothing reads this gradient.
+            # Slots have no gradient. Return each constant input in place of its gradient, because
+            # nothing reads the gradient.
             return zeros(ids), descriptor, zeros(anchor), values
 
         self._slots = custom_op(
@@ -139,9 +139,9 @@ class DeviceTier(nn.Cell):
     def prepare(self, ids: Any, padding_key: int | None = None, faae_coefficient: int = 1) -> None:
         """Do the host's part of a training lookup in advance: count and admit keys, promote rows.
 
-        If the device is not the CPU, call this method for each lookup of a step. Call `prepare`
-        when the previous step has ended and before the step begins. On the CPU, calling `prepare`
-        is optional.
+        If the device is not the CPU, call `prepare` for each lookup of a step. Call `prepare` when
+        the previous step has ended and before the step begins. On the CPU, calling `prepare` is
+        optional.
 
         Args:
             ids: ids of the lookup, an int32 or int64 array or Tensor.

@@ -53,7 +53,7 @@ class Swap:
         values: Parameter `[slots, dim]`.
         states: Parameter `[slots, max(width, 1)]`.
         width: number of floats of optimizer state in a row.
-        scratch: index of a slot without a used row, for padding of `out_slots` and `in_slots`.
+        scratch: index of an unused slot, with which `out_slots` and `in_slots` are padded.
 
     Example:
         >>> values = Parameter(Tensor(np.zeros((3, 2), np.float32)), name="v")

@@ -59,9 +59,9 @@ class DynamicTable(TableParameter):
         """Set the threshold of admission by count; the call is legal during training.
 
         Args:
-            threshold: as for `CountAdmission`. After the threshold is lowered, keys whose counts
-                reach the new threshold are admitted at their next occurrence. 0 freezes the counts;
-                None or -1 admits every key.
+            threshold: threshold of admission by count, as for `CountAdmission`. After the threshold
+                is lowered, keys whose counts reach the new threshold are admitted at their next
+                occurrence. 0 freezes the counts; None or -1 admits every key.
 
         Raises:
             TypeError: `threshold` is neither an int nor None.
@@ -130,7 +130,7 @@ class DynamicTable(TableParameter):
             keys: int32 or int64 array or Tensor `[n]`; keys without a row are ignored.
             scores: float32 `[n]`, without NaN.
 
-        Returns: Number of `keys` that have a row.
+        Returns: Number of keys in `keys` that have a row.
 
         Raises:
             TypeError, ValueError: a type or shape is wrong, a score is NaN, or the table has no
@@ -147,7 +147,7 @@ class DynamicTable(TableParameter):
         )
 
     def collect_evicted(self, on: bool) -> None:
-        """Start or stop collecting evicted keys for `take_evicted`; a stop drops collected keys."""
+        """Start or stop collecting evicted keys for `take_evicted`; stopping drops the keys."""
         self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:
@@ -216,7 +216,7 @@ class DynamicTable(TableParameter):
             RuntimeError: weights of the network were loaded without the rows of this table; see
                 `keep_rows`.
 
-        The method corresponds to the lookup by address in Rec SDK's dynamic expansion.
+        `lookup_with_handles` corresponds to the lookup by address in Rec SDK's dynamic expansion.
         """
         rows, handles = self._synchronised().lookup_with_handles(_array(ids), padding_key)
         return Tensor.from_numpy(rows), Tensor.from_numpy(handles)

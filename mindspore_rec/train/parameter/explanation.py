@@ -27,8 +27,9 @@ class Explanation:
         present: whether the key has a row that evaluation can read.
         tier: tier of the row: 'host', 'remote' or 'ssd'; '' if the key has no row. While a row is
             being moved to a lower tier, `tier` is 'host'. Rows on a device count as 'host'.
-        count: number of the key's occurrences in training, times `faae_coefficient`. Occurrences
-            before admission are included. The count is an estimate if admission is by sketch.
+        count: number of the key's occurrences in training, times `faae_coefficient`. `count`
+            includes occurrences before admission. The count is an estimate if admission is by
+            sketch.
         threshold: threshold of admission by count; -1 if there is no threshold.
         last_step: training step of the row's last lookup; None if there is no row.
         last_time: event time of the step `last_step`, in seconds since 1970; None if there is no

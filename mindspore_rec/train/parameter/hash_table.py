@@ -57,9 +57,9 @@ class HashTable(DynamicTable):
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or a tier contains rows of an earlier run. The
-            error is also raised if an open table has the same name and both tables have tiers below
-            host memory.
+        ValueError: an argument is out of range, or a tier contains rows of an earlier run.
+            ValueError is also raised if an open table has the same name and both tables have tiers
+            below host memory.
         OSError, RemoteError: a tier cannot be opened.
 
     Calling the table calls `get`. `MapParameter` is a HashTable with MindSpore's arguments.
@@ -206,10 +206,10 @@ class HashTable(DynamicTable):
             key_tensor: keys of any shape: int32, or int64 if the key dtype is int64.
             insert_default_value: True for a training lookup, which counts keys and inserts a row
                 with the initial value for each admitted key without a row. The result is
-                differentiable if an optimizer trains the table. If False, the call is a read, which
-                leaves the table unchanged and has no gradient. For a key without a row, the result
-                of a read is `serving_unknown_value`, or `unknown_value` if `serving_unknown_value`
-                is not set. Default: True.
+                differentiable if an optimizer trains the table. If `insert_default_value` is False,
+                the call is a read, which leaves the table unchanged and has no gradient. For a key
+                without a row, the result of a read is `serving_unknown_value`, or `unknown_value`
+                if `serving_unknown_value` is not set. Default: True.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
@@ -310,7 +310,7 @@ class HashTable(DynamicTable):
         return self.size()
 
     def __bool__(self) -> bool:
-        # Without this method an empty table would be falsy, like an empty list.
+        # Without `__bool__`, an empty table would be falsy, like an empty list.
         return True
 
     def __deepcopy__(self, memo: Any) -> HashTable:
@@ -369,7 +369,8 @@ class HashTable(DynamicTable):
         slice.
 
         Args:
-            incremental: as in `export_data`; must be the same in every call of one export.
+            incremental: True to export only changes, as in `export_data`; must be the same in every
+                call of one export.
             slice_bytes: maximum bytes of values in a slice; a slice has at least one row. Default:
                 1 GiB.
 

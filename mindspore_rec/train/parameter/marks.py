@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ChangeMarks: a table's marks, one per holder; the table records the changes after a mark."""
+"""ChangeMarks: marks (points in time) after which a table records its changes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["ChangeMarks"]
 
 
 class ChangeMarks:
-    """Marks (points in time) of a table, one per holder; the table records later changes.
+    """Marks (points in time) after which a table records its changes; each holder has one mark.
 
-    A holder is a name or an object. If a holder is deleted, its mark is dropped when another mark
-    is set.
+    A holder is a name or an object. If a holder is deleted, the holder's mark is dropped when
+    another mark is set.
 
     Args:
         table: the native table.
@@ -63,7 +63,8 @@ class ChangeMarks:
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
         lower tier is replaced. The table also drops the digest when its event-time clock is reset
-        and then set again. To get a digest again, set a new mark and call this method.
+        and then set again. After the table has dropped the digest, set a new mark and call this
+        method to get a new digest.
 
         Raises:
             ValueError: no mark was taken.
@@ -75,7 +76,8 @@ class ChangeMarks:
     def kept_digest(self) -> int | None:
         """Return the table's digest (see `HostRows.digest`), or None if the table keeps no digest.
 
-        The call takes as long as a copy of the keys that have changed since the last mark.
+        A call of `kept_digest` takes as long as a copy of the keys that have changed since the last
+        mark.
         """
         return self._table.kept_digest()
 

@@ -44,10 +44,11 @@ class StaticParameter(TableParameter):
             or a float32 Tensor `[vocab_size, embedding_dim]`. Default: 'normal'.
         name: name of the table. If two open tables have the same name, only the newer table can be
             used. Default: `embedding_table_<n>`.
-        out_of_range: as for `TableConfig`. Default: 'error'.
+        out_of_range: effect of an id outside the vocabulary, as for `TableConfig`. Default:
+            'error'.
         requires_grad: whether training changes the table. Default: True.
         seed: seed of the initial values. Default: 0.
-        cache: as for `TableConfig`. Default: all rows in host memory.
+        cache: tiers that store the rows, as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig` with `vocab_size`, which replaces all other arguments.
 
     Raises:
@@ -125,8 +126,8 @@ class StaticParameter(TableParameter):
         """Set the initial values of a new table.
 
         If MindSpore loads weights directly after this call, lookups raise an error until the
-        table's rows are loaded too. If MindSpore loads weights directly after a call of `set_data`,
-        lookups raise no error.
+        table's rows are loaded too. A load of weights directly after a call of `set_data` causes no
+        such error.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

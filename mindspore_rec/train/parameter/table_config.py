@@ -74,8 +74,8 @@ class TableConfig:
             one of these kinds from `mindspore.common.initializer`. Default: 'normal'.
         seed: seed of the initial values, 0 to 2**64 - 1. Default: 0; for `create_table`, the seed
             of the session (`mindspore_rec.init`) if the session has a seed.
-        requires_grad: whether training changes the table; training and lookups never change a
-            frozen table. Default: True.
+        requires_grad: True if training changes the table; False for a frozen table, which neither
+            training nor lookups change. Default: True.
         admission: policy that decides when a key gets a row: a `CountAdmission`, `SketchAdmission`
             or `ProbabilityAdmission`. For a key without a row, lookups return `unknown_value`, and
             training skips the key. Only for hash tables. Default: `CountAdmission(1)`, which admits
@@ -83,8 +83,8 @@ class TableConfig:
         eviction: rules for the removal of rows, an `Eviction`. Only for hash tables. Default: no
             eviction.
         unknown_value: value of a key without a row: a number, or `embedding_dim` numbers (list,
-            tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: `initializer`
-            if it is a number, zeros if it is a distribution.
+            tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: the number if
+            `initializer` is a number, zeros if `initializer` is a distribution.
         serving_unknown_value: value of a key without a row in evaluation and prediction, with the
             same legal types as `unknown_value`. Only for hash tables. Default: `unknown_value`.
         vocab_size: number of ids of a static table, 1 to 2**35. Default: None, which means a hash
@@ -99,8 +99,8 @@ class TableConfig:
             stores all rows and trains the rows in the same way. For a replicated table, each worker
             sends its keys and gradients, but no rows, to all workers. Capacities (`max_rows`,
             `max_bytes`, `max_candidates`) are totals over all workers. Default: 'sharded'.
-        owner: index of the worker that stores all rows if `placement` is 'owner', >= 0, taken
-            modulo the number of workers. Default: a hash of the name.
+        owner: index, >= 0, of the worker that stores all rows if `placement` is 'owner'. The index
+            is taken modulo the number of workers. Default: a hash of the name.
         gradient_dtype: dtype of gradients that are sent between workers, `float32` or `bfloat16`.
             With `bfloat16`, gradients take half the bytes of float32 and are rounded to 8
             significant bits. Default: `float32`.
@@ -241,8 +241,8 @@ class TableConfig:
     def native_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `_native.Table` for a table with this description.
 
-        The arguments do not contain the cache: `mindspore_rec.common.tiers.attach` adds the tiers
-        to a table.
+        The returned arguments do not contain the cache: `mindspore_rec.common.tiers.attach` adds
+        the tiers to a table.
 
         Raises:
             ValueError: the config has no name.

@@ -30,7 +30,7 @@ COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
 
 _open: weakref.WeakValueDictionary[int, TableParameter] = weakref.WeakValueDictionary()
-# In a forked child, the parent's tables are not open, so their names can be used again.
+# In a forked child, the parent's tables are not open, so the tables' names can be used again.
 os.register_at_fork(after_in_child=_open.clear)
 
 
@@ -38,7 +38,7 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
     """Return the open tables named `name` to which an object still refers, in any order.
 
     Args:
-        name: name of the tables.
+        name: name to search for.
         all_scopes: True for tables of all name scopes, False for tables of the current name scope.
             Default: False.
     """
@@ -115,10 +115,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     """A native table as part of a network: base class of `MapParameter` and `StaticParameter`.
 
     The native core stores the rows. The network contains a one-element Parameter, the *anchor*,
-    through which optimizers find the table (`anchor.mindspore_rec_table`). Because of the anchor's
-    gradient, the graph first computes all gradients of the table, and then runs the table's
-    optimizer step. The anchor's gradient also serves as a token. If arithmetic has changed the
-    token's value, the optimizer step raises an error.
+    through which optimizers find the table (`anchor.mindspore_rec_table`). The anchor's gradient
+    makes the graph compute all gradients of the table before the table's optimizer step. The
+    anchor's gradient also serves as a token. If arithmetic has changed the token's value, the
+    optimizer step raises an error.
 
     If two tables have the same name, the newer table is used, so a notebook cell that constructs a
     network can run twice. The older table keeps its rows. As long as the newer table is open, any
@@ -170,9 +170,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         refuse = custom_op("MsrRefuseGradient", ms.float32)
         zeros = ops.zeros_like
 
-        # The gradient of a constant input may be the constant itself, because nothing reads that
-        # gradient. The gradient of ids must be zero, because MindSpore passes this gradient on to
-        # floats from which the ids were computed.
+        # A gradient function may return a constant input in place of the input's gradient, because
+        # nothing reads the gradient. The gradient of ids must be zero, because MindSpore passes
+        # this gradient on to floats from which the ids were computed.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -210,7 +210,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def refuse_device(self, cell: str) -> None:
         """If rows are in device memory that the host cannot read, raise ValueError.
 
-        On the CPU, the method raises no error, because the device tier shares the host's memory.
+        On the CPU, no error is raised, because the device tier shares the host's memory.
 
         Args:
             cell: name of the cell that reads rows on the host, for the message.
@@ -265,9 +265,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def sync(self) -> None:
         """Wait for all pending operations of the table, and copy changed rows to the host.
 
-        All methods that read or change the table outside a graph call this method first. PyNative
-        mode runs operators asynchronously. If the table has rows on a device other than the CPU,
-        rows that changed on the device are copied to the host.
+        All methods that read or change the table outside a graph call `sync` first. PyNative mode
+        runs operators asynchronously. If the table has rows on a device other than the CPU, rows
+        that changed on the device are copied to the host.
         """
         _pynative_executor.sync()
         if self.device is not None and not self.device.shared:
@@ -294,7 +294,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def lookup_train(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
         """Do a training lookup, which inserts and counts keys; return the rows `[*ids.shape, dim]`.
 
-        The rows are float32; with `narrow`, for tables with bfloat16 values, the rows are bfloat16.
+        The rows are float32, or bfloat16 if `narrow` is True. `narrow` requires a table with
+        bfloat16 values.
         """
         if self.device is not None:
             rows = self.device.lookup(ids, descriptor, self.anchor)
@@ -328,11 +329,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def stats(self) -> dict[str, Any]:
         """Return a dict with the counts of rows, bytes and operations.
 
-        `rows` is the number of rows in all tiers. The table maintains the number of rows, so the
-        call does not count rows. `rows` includes rows that are due for eviction but not yet
-        removed. Byte counts are for allocated memory, including room for growth. For a static
-        table, `rows` is `vocab_size`, and byte counts include all rows. In a static table, a row
-        takes only address space until its first lookup in training.
+        `rows` is the number of rows in all tiers. The call returns a stored number of rows and does
+        not count the rows. `rows` includes rows that are due for eviction but not yet removed. Byte
+        counts are for allocated memory, including room for growth. For a static table, `rows` is
+        `vocab_size`, and byte counts include all rows. In a static table, a row takes only address
+        space until its first lookup in training.
 
         For a table with a cache, the result also contains statistics of the tiers. `host_rows` is
         the number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number
@@ -369,12 +370,12 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         raise TypeError(f"table '{self.name}': cannot be copied with its rows")
 
     def keep_rows(self) -> None:
-        """Declare that the current rows of the table belong to the network's other weights.
+        """Declare that the current rows of the table match the network's other weights.
 
         Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` contain no rows.
         If `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an
-        error until you call this method. `mindspore_rec.load_checkpoint`, `import_data` and
-        `StaticParameter.set_data` load rows, and lookups then work again. You may also call
+        error until you call this method. After `mindspore_rec.load_checkpoint`, `import_data` or
+        `StaticParameter.set_data` has loaded the rows, lookups also work again. You may also call
         `import_data` or `set_data` first, and load the network's other weights later.
 
         Example:
@@ -395,11 +396,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         """Free the table's rows and name; afterwards, any use of the table raises an error.
 
         Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
-        variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the
+        variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the garbage
         collector closes the tables of earlier trials. The newest trial's tables stay open, because
         MindSpore keeps the trial's graph until it compiles another graph. In graph mode,
         MindSpore's own `nn.TrainOneStepCell` and `Model` keep all tables open until the process
-        ends; close such tables with this method.
+        ends, unless `close` is called.
 
         Example:
             >>> import mindspore_rec

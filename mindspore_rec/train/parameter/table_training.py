@@ -25,7 +25,7 @@ class TableTraining(NativeAccess):
 
         Args:
             rule: name of the native rule, such as 'adam'.
-            **constants: constants of the rule.
+            **constants: constants of the native rule, by name.
 
         Returns:
             The number that identifies the optimizer to the table in each step.
@@ -43,7 +43,8 @@ class TableTraining(NativeAccess):
             gradients: float32 `[n, dim]`.
 
         Raises:
-            StaleHandleError: a row has left the table since the lookup that returned its handle.
+            StaleHandleError: a row has left the table since the lookup that returned the row's
+                handle.
         """
         self._synchronised().accumulate_by_handle(handles, gradients)
 

@@ -111,7 +111,8 @@ def check_described_once(describing: list[str], config: Any, **required: Any) ->
     """Check that either `config` or other arguments describe a table, but not both.
 
     Args:
-        describing: result of `describing_arguments` for the call.
+        describing: names of the passed arguments that describe the table, from
+            `describing_arguments`.
         config: value of the argument `config` in the call.
         **required: values of the arguments that have no default in the upstream library.
 

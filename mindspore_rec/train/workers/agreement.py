@@ -55,7 +55,7 @@ class Word(NamedTuple):
         rows: number of rows in the whole batch, before its division among the workers.
         event_time: latest event time in the worker's batch; 0 without event times.
         fingerprint: digest of the whole batch, before its division among the workers.
-        columns: digest of the dtypes and the numbers of dimensions of all columns.
+        columns: digest of the dtype and the number of dimensions of each column.
     """
 
     purpose: int
@@ -73,7 +73,8 @@ class Loss(NamedTuple):
     """Loss of one step, computed over all workers.
 
     Args:
-        value: mean of the workers' losses, weighted by their row counts, or the sum of the losses.
+        value: mean of the workers' losses, weighted by the workers' row counts, or the sum of the
+            losses.
         bad: first worker whose loss is NaN or infinite; None if all losses are finite.
     """
 

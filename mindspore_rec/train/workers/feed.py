@@ -29,8 +29,9 @@ class Reader:
             Default: always False.
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
-        has_batch: function that returns True if the reader has a batch for the next step and the
-            source has no further batch yet. `has_batch` must return the same value on all workers.
+        has_batch: function that returns True if the reader has a batch for the next step, but the
+            source does not have another batch yet. `has_batch` must return the same value on all
+            workers.
             Default: always False.
         on_idle: function that all workers call together while they wait for data. Default: none.
     """
@@ -58,9 +59,9 @@ class Feed(Protocol):
 
         Args:
             read: function that returns the next batch, with Tensors as columns, or None at the end.
-                If the reader still has a batch, the function may return `LATER` until the source
-                has its next batch.
-            reader: training or evaluation that reads the batches.
+                If the reader still has a batch, but the source does not have its next batch yet,
+                `read` may return `LATER`.
+            reader: the training or the evaluation, which reads the batches.
         """
 
     def next(self) -> Batch | None:
@@ -75,7 +76,7 @@ class Feed(Protocol):
 
         Args:
             step: the step number, from 1.
-            batch: batch of the step.
+            batch: the batch that this step uses.
             summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
 
         Returns:

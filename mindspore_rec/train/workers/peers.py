@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers: all workers of a training, as an interface for the training loop of one worker."""
+"""Peers: interface between the training loop of one worker and all workers."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Alone:
 
     Attributes:
         feed: the `Feed` that supplies the worker's batches.
-        rank: index of the worker, 0.
-        workers: number of workers, 1.
+        rank: index of the worker; 0 for a single worker.
+        workers: number of workers; 1 for a single worker.
         name: name of the worker in messages; '' for a single worker.
         share: name of this worker's share of the data, "whole"; see `Passes`.
         reads_on: True if no batch is lost when the source is read again after an exception.
-        bad: None for a single worker, because the training loop itself checks the worker's loss;
-            with several workers, the worker whose last loss is NaN or infinite.
+        bad: index of the worker whose last loss is NaN or infinite, or None. With one worker,
+            always None, because the training loop itself checks the loss.
     """
 
     rank, workers, name, share = 0, 1, "", "whole"
@@ -72,7 +72,7 @@ class Alone:
         return outputs
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """With one worker, do nothing; with several, stop all workers if one worker stops."""
+        """Do nothing with one worker; with several workers, stop all workers if one stops."""
 
     def interrupted(self, interruption: Interruption) -> bool:
         """Return True if a signal has stopped the training on some worker."""
@@ -87,13 +87,13 @@ class Alone:
 
 
 class Peers(Alone):
-    """All workers of a training, as an interface for the training loop of one of several workers.
+    """Interface between the training loop of one worker and all workers of the training.
 
     Args:
         group: all workers.
         source: this worker's share of the training data.
         summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
-        state: the `WorkerState` for the network's parameters that steps change without gradients.
+        state: the network's `WorkerState`, for parameters that change in a step without a gradient.
     """
 
     feed: WorkerFeed

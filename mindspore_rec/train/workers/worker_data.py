@@ -76,7 +76,7 @@ def agreed_length(length: int | None, group: Group) -> int | None:
 
 
 def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
-    """Read only the partitions that all workers know; a worker may not know a new partition."""
+    """Read only partitions that all workers know; a new partition may be unknown to a worker."""
     whole = [each for each in streams if each.reads_whole_topic]
     known = group.all_gather_json([[each.topic, each.wanted_partitions] for each in whole])
     if any([topic for topic, _ in each] != [topic for topic, _ in known[0]] for each in known):
@@ -149,5 +149,5 @@ def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> 
 
 
 def share_way(share: BatchSource) -> str:
-    """Return the way in which data were divided among workers, given one worker's share."""
+    """Return the name of the rule that divided data among workers; `share` is a worker's share."""
     return share.by if isinstance(share, WorkerSplit) else type(share).__name__

@@ -61,15 +61,14 @@ class WorkerFeed:
     The workers continue until the data of all workers have ended.
 
     Args:
-        agreement: exchange of messages with the other workers.
+        agreement: the `Agreement`, which exchanges messages with the other workers.
         source: this worker's share of the data.
         argument: name of the data in messages.
 
     Attributes:
         stopped: True after a worker has asked to stop; then no worker does a further step.
         ids_known: whether, in the last round, all workers knew which columns are ids.
-        condition: True if the data ended because, on some worker, a condition of `StopWhen` was
-            met.
+        condition: True if the data ended because a condition of `StopWhen` was met on some worker.
     """
 
     def __init__(self, agreement: Agreement, source: BatchSource, argument: str) -> None:
@@ -97,7 +96,7 @@ class WorkerFeed:
         Args:
             read: function that returns the next batch of this worker, with Tensors as columns, or
                 None at the end.
-            reader: training or evaluation that reads the batches on this worker.
+            reader: the training or the evaluation, which reads the batches on this worker.
         """
         self._read, self._reader = read, reader
         self._ended = False

@@ -25,7 +25,7 @@ class WorkerMetrics:
     merged at the end. Metrics of MindSpore, and metrics that depend on the order of rows, are
     updated in every step with the outputs of all workers, as if a single process evaluated all
     workers' batches as one batch. With several workers, a loss is the mean of the workers' losses,
-    weighted by their row counts.
+    weighted by the workers' row counts.
 
     Args:
         group: the workers.
@@ -94,11 +94,11 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Return all workers' outputs as one batch, or one batch per worker if they cannot be joined.
+    """Return the outputs of all workers as one batch if possible, otherwise one batch per worker.
 
     Args:
         parts: for each worker that has rows, a pair (number of rows, outputs).
-        summed: True if outputs that are single numbers are sums over rows, False if they are means.
+        summed: True if a single-number output is a sum over rows, False if the output is a mean.
 
     Example:
         >>> parts = [(1, [np.array(2.0), np.array([7])]), (3, [np.array(6.0), np.array([8, 9, 9])])]

@@ -19,7 +19,7 @@ _UNSEEDED = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # on the CPU all process
 
 
 def draw_apart(group: Group, network: nn.Cell) -> None:
-    """Seed random operators differently per worker; warn if a single worker would draw other masks.
+    """Give each worker its own random seeds; warn if one process would draw different numbers.
 
     With the same `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units in the
     rows of every worker. Layers of this package that run as one operator need no seed per worker,
@@ -28,7 +28,7 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 
     Args:
         group: the workers.
-        network: the network, before its first step.
+        network: the network, which has not yet run a step.
 
     Warns:
         RuntimeWarning: worker 0 warns at most twice: once about cells of MindSpore, and once about
@@ -47,8 +47,8 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # The warning preferably names a cell that draws equal numbers on all workers, because equal
-    # numbers are worse than different numbers.
+    # If possible, the warning names a cell that draws equal numbers on all workers. Equal numbers
+    # are worse than different numbers.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""
     warnings.warn(
@@ -86,13 +86,13 @@ def _drawing(network: nn.Cell) -> dict[str, nn.Cell]:
 
 
 def _seeded(cell: nn.Cell) -> list[Primitive]:
-    """Return the operators of a cell that have two seeds as attributes."""
+    """Return a cell's operators that have two seeds as attributes."""
     operators = [each for each in cell._primitives.values() if isinstance(each, Primitive)]
     return [each for each in operators if any(set(pair) <= set(each.attrs) for pair in _SEEDS)]
 
 
 def _seed_apart(operator: Primitive, worker: int) -> None:
-    """If the operator has a seed, add the worker's index to its second seed, but only once."""
+    """Add the worker's index to the operator's second seed, once, if the operator has a seed."""
     first, second = next(pair for pair in _SEEDS if set(pair) <= set(operator.attrs))
     seeds = operator.attrs[first], operator.attrs[second]
     if any(seeds) and not operator.__dict__.get("_mindspore_rec_apart"):

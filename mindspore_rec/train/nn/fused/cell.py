@@ -92,7 +92,7 @@ class ProgramCell(nn.Cell):
 
     Outputs:
         Tuple of float32 Tensors `[B, width]`. If `training` is True, values for the gradient follow
-        these Tensors.
+        the output Tensors.
     """
 
     def __init__(
@@ -124,15 +124,14 @@ class ProgramCell(nn.Cell):
         argument_count = 2 + inputs + parameters + extras + 2 + self.count
         refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
-        # Bit i of an operator's index in the tuple is set if input i of the operator is a bfloat16
-        # Tensor.
+        # If input i is a bfloat16 Tensor, bit i is set in the index of the operator in `backwards`.
         self.backwards = tuple(
             native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
             for choice in range(choices)
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
-        """Return another cell that runs the same program, because a program never changes."""
+        """Return a copy that shares this cell's program, because a program never changes."""
         arguments = (self._program, self._number, self._arguments, self._outputs)
         copied = type(self)(*arguments, self.keeps, self.runs_on)
         memo[id(self)] = copied
@@ -220,16 +219,16 @@ def native_operator(
         name: its name.
         outputs: number of outputs.
         bprop: its gradient. Default: none.
-        narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means none.
+        narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means that all
+            outputs are float32.
         raises_at_once: whether a call outside a graph waits until the operator has finished.
-            Pass True for operators that check values from the user. Without the wait, PyNative mode
-            would call the next operator even if a result is missing after an error, and might
-            crash. Default: False.
+            Pass True for operators that check values from the user. If the call does not wait,
+            PyNative mode calls the next operator even if a result is missing after an error, and
+            may crash. Default: False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
-    # The operator has no side effect, so the compiler merges two calls with the same arguments. For
-    # example, a train step calls the operator twice if the step computes the network for the loss
-    # and again for the gradients.
+    # The operator has no side effect, so the compiler merges two calls with the same arguments, for
+    # example in a train step that computes the network for the loss and again for the gradients.
     of_all = dtypes if outputs > 1 else dtypes[0]
     op = TableOperator(f"{LIBRARY}:{name}", None, of_all, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)

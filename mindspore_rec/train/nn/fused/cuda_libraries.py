@@ -22,7 +22,7 @@ _IN_WHEELS = {
 
 
 def find_cuda_libraries() -> dict[str, str]:
-    """Find NVRTC and cuBLASLt of one major version of CUDA: of 13 if possible, otherwise of 12.
+    """Find NVRTC and cuBLASLt of the same major version of CUDA, 13 if possible, otherwise 12.
 
     The function searches the wheels of this Python first, then the libraries that the system's
     loader finds (`LD_LIBRARY_PATH`, `ldconfig`).

@@ -61,7 +61,7 @@ def set_dense_device(device: str) -> None:
         TypeError: `device` is not a str.
         ValueError: `device` is neither 'cpu' nor 'cuda:N'.
         RuntimeError: there is no GPU with index N, the GPU's compute capability is below 8.0, or
-            the driver or a library is missing. The error is also raised if
+            the driver or a library is missing. RuntimeError is also raised if
             `MINDSPORE_REC_ONEDNN=off` turns the layers' operators off in this process, or if the
             process is one of several workers. After a RuntimeError, the device is unchanged.
         WorkerError: the process was started by an unknown launcher.
@@ -95,7 +95,7 @@ def get_dense_device() -> str:
 
 
 def check_dense_device(name: str, device: object) -> str:
-    """Check the name of a device and return it; the device itself need not exist.
+    """Check and return the name of a device; the device itself need not exist.
 
     Args:
         name: name of the argument or variable, for the message.

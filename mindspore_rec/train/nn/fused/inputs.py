@@ -49,7 +49,7 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
 
     Args:
         inputs: the inputs.
-        widths: widths of the inputs.
+        widths: number of floats per row of each input.
 
     Raises:
         TypeError: there are more or fewer inputs than widths, or an input is not a Tensor.

@@ -247,7 +247,7 @@ def cells_of_operators(network: nn.Cell) -> set[int]:
 
 
 def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
-    """Return the device of the operator that reads each parameter, by the parameter's `id`.
+    """Map the `id` of each parameter to the device of the operator that reads the parameter.
 
     Parameters of MindSpore's own layers are not in the result.
 

@@ -16,7 +16,7 @@ class Columns(NamedTuple):
     """Columns of a value; the value is a matrix with one row per sample.
 
     Attributes:
-        value: index of the value.
+        value: index of the value in the program.
         offset: first column.
         width: number of columns.
     """
@@ -86,7 +86,7 @@ class Program:
         self.moved: list[int] = []  # offsets of the new moving statistics in `packed`
 
     def input(self, columns: Columns) -> None:
-        """Add an input; the program copies its `columns.width` floats per row into `columns`."""
+        """Add an input; the program copies `columns.width` floats of each row into `columns`."""
         self._native.add_input(columns)
         self._inputs += 1
 
@@ -166,7 +166,7 @@ class Program:
         return y
 
     def softmax(self, x: Columns, group: int) -> Columns:
-        """Add a softmax over each group of `group` columns; return the output's columns."""
+        """Add a softmax over every `group` adjacent columns; return the output's columns."""
         y = self.value(x.width)
         self._native.add_softmax(x, y, group)
         return y
@@ -194,7 +194,7 @@ class Program:
         """Add the dot products of all pairs of a row's vectors; return the products' columns.
 
         Args:
-            x: adjacent columns of the vectors.
+            x: columns of the vectors, one vector after the other.
             vectors: number of vectors.
             diagonal: whether to include the product of each vector with itself.
             keeps_first: True if the output begins with a copy of the first vector.
@@ -228,7 +228,7 @@ class Program:
 
         Args:
             units: columns of the experts' outputs, one expert after the other.
-            gates: columns of the weights; each task has `experts` columns.
+            gates: columns of the weights, `experts` columns for each task.
             experts: number of experts.
             tasks: number of tasks; the mixtures of the tasks are adjacent in the output.
         """
@@ -289,7 +289,7 @@ class Program:
             x: columns that contain the numbers.
             parameters: three Parts: frequencies `[x.width, count]`, weight `[dim, 2 * count]` and
                 bias `[dim]`.
-            count: number of frequencies of a number.
+            count: number of frequencies per number in `x`.
             width: width of the output, x.width * dim.
             output: columns to write. Default: a new value.
         """
@@ -378,7 +378,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and masks that the layer applies, and whether no step must follow."""
+    """Return the layer's own activation and number of masks, and whether no steps must follow."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

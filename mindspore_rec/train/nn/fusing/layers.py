@@ -44,7 +44,7 @@ def is_dense(cell: nn.Cell) -> bool:
 
 
 def activation_of(target: Any) -> str | None:
-    """Return the name that programs use for an activation; None for other cells and functions.
+    """Return the name of `target` in programs, or None if `target` is not a supported activation.
 
     Args:
         target: a cell, or the name of a function, such as 'ops.relu'.

@@ -36,7 +36,7 @@ class Node:
     """Layer of the operator.
 
     Attributes:
-        layer: the layer; None for a sum.
+        layer: the layer that the operator computes; None for a sum.
         arguments: for each argument of the layer, the indexes of the values to concatenate.
         value: index of the value that the layer returns.
         activation: activation after a linear layer, or 'none'.
@@ -62,12 +62,12 @@ class Plan:
     Attributes:
         before: steps before the operator.
         nodes: layers that the operator computes.
-        inputs: maps, in order, the index of each value that the operator reads to the value's
+        inputs: the operator's inputs in order, a dict from the index of each value to the value's
             width.
         outputs: indexes of the values that the operator returns.
         behind: steps after the operator, in order. If a step reads a concatenation of the
             operator's outputs, `behind` includes the concatenation.
-        shapes: maps the index of each output whose rows are not vectors to the shape of a row.
+        shapes: shape of a row for each output whose rows are not vectors, by the output's index.
         matrices: indexes of the inputs that must be matrices.
         apart: all steps after `before`, in order; these steps run in place of the operator if the
             operator is not used.
@@ -94,8 +94,8 @@ def plan(trace: Trace) -> Plan:
     try:
         return _Planner(trace, {step.value for step in trace.steps}).plan()
     except NothingToFuseError:
-        # Plan again without the layers whose values no step reads. Without these layers, more
-        # layers may fit into the operator.
+        # Plan again without the layers whose values no step reads, because more of the remaining
+        # layers may then fit into the operator.
         return _Planner(trace, _read_values(trace)).plan()
 
 
@@ -182,7 +182,7 @@ class _Planner:
             self.are_vectors.add(step.value)
 
     def _parts(self, argument: Any) -> list[int] | None:
-        """Return the indexes of the values that form an argument, or None for other arguments."""
+        """Return the indexes of the values in an argument; None if the argument is not traced."""
         numbers = _only(argument)
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 

@@ -89,7 +89,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition: the first `count` arguments are Tensors, the rest None."""
+        """Return a Python condition: only the first `count` arguments are passed, as Tensors."""
         if self.is_full:
             return self.is_full
         missing = [f"{name} is None" for name in self.names[count:]]
@@ -119,7 +119,7 @@ def forward_lines(
         cells: maps the `id` of each cell and primitive to its path, such as 'self.deep'.
         signature: arguments of the `construct`.
         made: the plan of the forward pass.
-        graph: path of the operator as Python text.
+        graph: Python expression that refers to the operator.
         results: index of the returned value, or a tuple of indexes.
 
     Raises:
@@ -159,8 +159,9 @@ def construct_of(signature: Signature, blocks: Sequence[tuple[str, Sequence[str]
 
     Args:
         signature: arguments of `construct`.
-        blocks: pairs (condition, source lines to run if the condition is true). The lines end with
-            a return. If no condition is true, the network runs layer by layer.
+        blocks: pairs (condition, source lines to run if the condition is true). The source lines of
+            each block end with a `return`. If no condition is true, the network runs layer by
+            layer.
     """
     text = _HEADER.format(arguments=signature.text, is_used=IS_USED, by_layers=signature.by_layers)
     for condition, lines in blocks:

@@ -65,7 +65,7 @@ class StandIn:
 
     Args:
         recorder: the object that records each operation on the stand-in.
-        number: index of the value.
+        number: index of the value that the stand-in represents.
     """
 
     number: int

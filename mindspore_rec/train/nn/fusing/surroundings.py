@@ -79,10 +79,9 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
     """Return the numbers and strings inside a value, in a form that can be compared later.
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
-    cells or Tensors. Functions and primitives are compared by identity. The result for the value
-    None is `Ellipsis`; the result for a value that cannot be compared is None. Values nested deeper
-    than 3 levels are not compared. For a container with more than 100 entries, only the length is
-    compared.
+    cells or Tensors. Functions and primitives are compared by identity. Return `Ellipsis` for the
+    value None, and None for a value that cannot be compared. Values nested deeper than 3 levels are
+    not compared. For a container with more than 100 entries, only the length is compared.
 
     Example:
         >>> constant_of([1, "sum", nn.ReLU()])
@@ -109,7 +108,7 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
 
 
 def constants_of_class(kind: type) -> dict[str, Any]:
-    """Return a dict from the names of a class's attributes to the numbers and strings in them.
+    """Return a class's attributes that are numbers, strings or containers of these, by name.
 
     Example:
         >>> constants_of_class(type("Net", (), {"scale": 2.0}))
@@ -130,7 +129,7 @@ class Surroundings:
 
     Attributes:
         names: each global name whose value is a number, a text, a container or an object.
-        contents: contents of the containers and objects in `names` before the network reads them.
+        contents: for each container or object in `names`, the contents before the network reads it.
         words: all global names, attribute names and string constants that occur in the functions
             called by the network.
         problem: reason why the trace is not valid for later steps, or ''.
@@ -162,7 +161,7 @@ class Surroundings:
             self._replaced.clear()
 
     def replace(self, names: dict[str, Any], wanted: Iterator[str]) -> None:
-        """Replace MindSpore's functions under the `wanted` names by functions that record calls."""
+        """Replace each MindSpore function named in `wanted` by a function that records calls."""
         for name in wanted:
             value = names.get(name)
             noted = self._functions.get(id(value)) if callable(value) else None
@@ -222,7 +221,7 @@ def _is_of_user(value: Any) -> bool:
 
 
 def _is_watched(value: Any) -> bool:
-    """Return whether a global name's value may be a setting or a changing state."""
+    """Return whether a global variable may be a setting or a state that changes."""
     if type(value) in _NUMBERS or isinstance(value, (*_CONTAINERS, deque, np.ndarray)):
         return True
     module = type(value).__module__.partition(".")[0]

@@ -3,8 +3,8 @@
 
 MindSpore's graph compiler is not used: `construct` runs as Python. A layer with a fused form, or a
 cell that cannot be traced, is a single step. If a user's cell contains layers with a fused form or
-returns several results, the calls inside the cell are separate steps. A user's cell without such
-layers and with one result is a single step.
+returns several results, the calls inside the cell are separate steps. A user's cell that contains
+no layers with a fused form and returns one result is a single step.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Step:
         kind: 'cell', 'primitive', 'function', 'method', 'operator' or 'item'.
         target: the cell, the primitive, the operator, or the name of the function or method, such
             as 'ops.concat'.
-        args: arguments by position, with a `StandIn` for each value.
-        kwargs: keyword arguments, a dict.
+        args: positional arguments; each value of the forward pass is a `StandIn`.
+        kwargs: dict of the keyword arguments.
         value: index of the value that the step returns.
     """
 
@@ -85,7 +85,7 @@ class Trace:
     Attributes:
         inputs: number of arguments of `construct`. The arguments are the values with the indexes 0
             to `inputs - 1`.
-        steps: the steps in order.
+        steps: steps of the forward pass, in order.
         result: index of the returned value, or a tuple of indexes.
         entered: the cells whose `construct` is a part of the trace.
         names: global names that `construct` reads.
@@ -273,7 +273,7 @@ class _Tracer:
         return returned
 
     def finish(self, returned: Any) -> Trace:
-        """Finish the trace of a network whose result is `returned`; return the trace."""
+        """Finish the trace with the network's result `returned`, and return the trace."""
         if self.surroundings.problem:
             raise TraceError(self.surroundings.problem)
         if problems():
@@ -399,7 +399,7 @@ def _first_line(error: Exception) -> str:
 
 @cache
 def _functions() -> list[tuple[ModuleType, str, Callable[..., Any], str]]:
-    """Return (module, name, function, source text) for each MindSpore function for networks."""
+    """Return (module, name, function, source text) for each public function in `_MODULES`."""
     functions = []
     for text, module in _MODULES.items():
         for name, function in vars(module).items():
@@ -469,8 +469,8 @@ def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
     An operator without a traced input would run once, during the trace, and not in later steps.
 
     Raises:
-        TraceError: the operator reads no traced value. Such an operator may change a Parameter,
-            draw random numbers or make a constant.
+        TraceError: the operator reads no traced value. An operator without a traced input may
+            change a Parameter, draw random numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")

@@ -208,7 +208,7 @@ class AddPlaces(HistoryOperator):
         self.backward = native_operator("MsrAddPlacesGradient", 1, refusal_of(5))
 
     def construct(self, values: Tensor, offsets: Tensor, times: Tensor, table: Tensor) -> Tensor:
-        """Return each row of `values` plus the row of `table` for its position or time."""
+        """Add to each row of `values` the row of `table` for the value's position or time."""
         return self.forward(self.form, values, offsets, times, table)
 
     def bprop(
@@ -222,8 +222,8 @@ class AddPlaces(HistoryOperator):
 class Residual(HistoryOperator):
     """Adds two matrices of the same shape, and passes the gradient of the sum to both matrices.
 
-    MindSpore's own addition accepts inputs of different shapes, so its gradient also sums over the
-    rows for each input if the number of rows is not known before the step.
+    MindSpore's own addition accepts inputs of different shapes. If the number of rows is not known
+    before the step, the gradient of MindSpore's addition also sums over the rows for each input.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
@@ -293,7 +293,7 @@ class RowNorm(nn.Cell):
 
 
 def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
-    """Check the inputs of a cell over histories; a graph runs this check once, when compiled.
+    """Check the inputs of a cell over histories; a graph runs the check only when it is compiled.
 
     Args:
         values: the values of all lists.

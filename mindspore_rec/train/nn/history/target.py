@@ -48,7 +48,7 @@ class TargetOperator(HistoryOperator):
 
     Args:
         layers: number of hidden layers of the perceptron.
-        dice: whether the activations are Dice; otherwise they are PReLU.
+        dice: True for Dice activations, False for PReLU activations.
         of_batch: whether Dice normalizes by the moments of the batch.
         softmax: whether the weights are the softmax of the perceptron's outputs.
         rounds: whether the factors of products are rounded to bfloat16.
