@@ -14,9 +14,9 @@ All items of the catalogue that are new to the user are ranked; an item with an 
 as half a rank (mid rank). The last period of a data set is for tests, and the period before the
 last is for validation. The settings of each baseline are chosen by NDCG@10 of the validation rows
 alone. After the settings are chosen, the baseline learns from all events before the test period.
-The column "beside the best" is the model's NDCG@10 minus the best baseline's NDCG@10, and the 95 %
-interval of this difference from a bootstrap over users. The best baseline has the highest NDCG@10
-on the validation rows.
+The column "beside the best" shows the difference between the model's NDCG@10 and the best
+baseline's NDCG@10. A bootstrap over users gives the 95 % interval of the difference. The best
+baseline has the highest NDCG@10 on the validation rows.
 
 `--nets` also trains networks (`sequences/nets.py`), with settings that are also chosen on the
 validation rows. The output has two rows per network. The first row of a network shows the network

@@ -58,7 +58,7 @@ def of_python(text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
             docstring = ast.get_docstring(node) or ""
-            running = re.sub(r"^\s*(>>>|\.\.\.) .*$", "\n", docstring, flags=re.M)
+            running = re.sub(r"^\s*>>> .*(\n.*\S.*)*", "\n", docstring, flags=re.M)
             running = re.sub(r"^\s*([\w`*, ]+: )", r"\n\n\1", running, flags=re.M)  # arguments
             yield from sentences(running)
     yield from sentences(_comments(text, "#"))

@@ -197,7 +197,7 @@ class Run:
 
 
 def read_config(model: ZooModel, path: str | Path) -> Any:
-    """Return the configuration in a file.
+    """Read a configuration from a file.
 
     Args:
         model: model that the configuration describes.

@@ -33,6 +33,7 @@ def lookup(keys):
 
     Example:
         >>> lookup([1, 2])  # Not a sentence that anybody reads.
+        Traceback (most recent call last): this output is not read either.
     """
     # The order stays, since a caller counts on it.
     return keys + 1  # not at the start of a line

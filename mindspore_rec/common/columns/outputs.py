@@ -285,8 +285,8 @@ def make_output(name: Any, made: Any) -> Output:
 
     Raises:
         TypeError: `name` is not a text, or `made` is of an unsupported type.
-        ValueError: the features mix keys and numbers, a single FeatureSpec has another name than
-            the output, or one of several features is a timestamp.
+        ValueError: some of the features are keys and others are numbers; `made` is one FeatureSpec
+            whose name is not `name`; or `made` is a list that includes a timestamp.
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"names of outputs must be texts, got {name!r}")

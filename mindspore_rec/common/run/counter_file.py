@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that contain a table's counters for keys that are not admitted yet.
 
-Exact counters are stored as an Arrow IPC file with columns `key` int64, `count`, `last_step`,
-`last_time` uint32, sorted by key. The memory of a sketch's counters is stored in a file with the
-suffix `.sketch`. A sketch can be loaded only into a table with a sketch of the same size.
+Exact counters are stored as an Arrow IPC file. The column `key` is int64, and the columns `count`,
+`last_step` and `last_time` are uint32. The rows are sorted by key. The memory of a sketch's
+counters is stored in a file with the suffix `.sketch`. A sketch can be loaded only into a table
+with a sketch of the same size.
 
 If there are several workers, each worker writes one file with the counts of the keys that it owns
 (`sketch_parts`).

@@ -127,7 +127,7 @@ class _States:
     def features(self) -> FeaturePipeline | None:
         """Feature pipeline of the thread's current state.
 
-        If the thread has no current state, the pipeline of the newest published state.
+        A thread without a current state gets the pipeline of the newest published state.
         """
         if getattr(self._here, "state", None) is not None:
             here: _State = self._here.state

@@ -131,7 +131,7 @@ class _Counter(Protocol):
     counts: npt.NDArray[Any]
 
     def add(self, codes: npt.NDArray[np.uint32]) -> None:
-        """Count the codes of new rows, sorted from the oldest row to the newest row."""
+        """Count new rows; `codes` has one code per row, the oldest row first."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the counts as a state."""

@@ -21,7 +21,7 @@ _COMPARE_EVERY = 100  # steps, the first included
 
 
 class WorkerState:
-    """Network parameters that a step changes without a gradient, with equal values on all workers.
+    """Network parameters without gradients that a step changes; all workers get equal values.
 
     Fused layers of this package normalize over the rows of all workers, with bit-identical results
     on all workers. MindSpore's normalizations and `Dice` use only the rows of one worker. After
