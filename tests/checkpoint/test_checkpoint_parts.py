@@ -52,10 +52,10 @@ _numbers = itertools.count()
 class Net(nn.Cell):
     """A table and a dense parameter. Tables of one process have names of their own."""
 
-    def __init__(self, policy: str, placement: str = "sharded") -> None:
+    def __init__(self, policy: str, **placement: Any) -> None:
         super().__init__()
         name = f"parts.{next(_numbers)}"
-        more = {"key_dtype": ms.int32, "placement": placement, **POLICIES[policy]}
+        more = {"key_dtype": ms.int32, **placement, **POLICIES[policy]}
         self.table = MapParameter(config=TableConfig(3, name=name, initializer="ones", **more))
         self.weight = Parameter(Tensor(np.zeros(2, np.float32)), name="weight")
         SGD([self.table.anchor], learning_rate=0.1)
@@ -263,20 +263,22 @@ def test_a_predictor_applies_deltas_of_several_workers(tmp_path):
     follower.close()
 
 
-@pytest.mark.parametrize("placement", ["replicated", "owner"])
-def test_a_table_that_is_whole_on_a_worker_is_loaded_whole_there(tmp_path, placement):
+@pytest.mark.parametrize(
+    ("placement", "whole_on"),
+    [({"placement": "replicated"}, {0, 1, 2}), ({"placement": "owner", "owner": 4}, {1})],
+)
+def test_a_table_that_is_whole_on_a_worker_is_loaded_whole_there(tmp_path, placement, whole_on):
     job = saved_life(tmp_path, 2, "plain")
     keys = job.contents()["rows.keys"].tolist()
     job.close()
     loaded = []
     for worker in range(3):
-        net = Net("plain", placement)
+        net = Net("plain", **placement)
         share = Shares(worker, 3).held(net.table)
         load_chain(net, renamed(newest_chain(tmp_path), net), {net.table.name: share})
         loaded.append(sorted(native_of(net.table).export_rows()["keys"].tolist()))
         net.table.close()
-    assert loaded.count(keys) == (3 if placement == "replicated" else 1)
-    assert loaded.count([]) == (0 if placement == "replicated" else 2)
+    assert loaded == [keys if worker in whole_on else [] for worker in range(3)]
 
 
 def test_commands_read_it(tmp_path, capsys):
