@@ -55,5 +55,8 @@ def test_rows_of_several_batches_are_read_as_written(tmp_path: Path) -> None:
     assert write_rows(iter(parts), dtype, tmp_path / "a.arrow") == len(rows)
     parts = list(read_rows(tmp_path / "a.arrow", dtype, len(rows)))
     assert [len(part) for part in parts] == [65_536, 65_536, 18_928]
+    with pa.memory_map(str(tmp_path / "a.arrow")) as source:
+        batches = [batch.num_rows for batch in pa.ipc.open_file(source).read_all().to_batches()]
+    assert batches == [65_536, 65_536, 18_928]
     assert np.concatenate(parts).tobytes() == rows.tobytes()
     assert max(len(part) for part in read_rows(tmp_path / "a.arrow", dtype, len(rows), most=9)) == 9

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences of two states: tables, rows and dense parameters that only one of them has."""
+"""Differences of two states, of files or of a server: what only one of them has, what differs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import mindspore as ms
 import numpy as np
+import pytest
 from mindspore import Parameter, Tensor, nn
 
-from mindspore_rec import MapParameter, save_checkpoint
+from mindspore_rec import MapParameter, save_checkpoint, tables_of
+from mindspore_rec.common.run import live
 from mindspore_rec.common.run.chain import chain_at
 from mindspore_rec.common.run.diff import Difference, TableDifference, difference
 
@@ -69,3 +76,52 @@ def test_any_one_difference_is_one(unique: Callable[[], str], tmp_path: Path) ->
         same = path == paths[0]
         assert difference(chain_at(paths[0]), chain_at(path)).same == same, path.name
         assert difference(chain_at(path), chain_at(paths[0])).same == same, path.name
+
+
+@contextmanager
+def server(statuses: Iterator[int], answers: Mapping[str, Any]) -> Iterator[live.AskServer]:
+    """Start a server with an answer for each path; its requests get one status after the other."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status = next(statuses)
+            text = json.dumps(answers[self.path.partition("?")[0]] if status == 200 else "no")
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        try:
+            yield live.http_client(f"http://127.0.0.1:{listening.server_port}")
+        finally:
+            listening.shutdown()
+            thread.join()
+
+
+def test_a_server_is_asked_again_only_if_it_is_busy(
+    unique: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_PAUSE", 0.0)
+    cell = Cell({unique(): {1: 1.0, 2: 2.0}}, {})
+    path = tmp_path / "saved"
+    save_checkpoint(cell, path)
+    (entry,) = chain_at(path)
+    (table,) = tables_of(cell)
+    tables = {table.name: table.digest().to_json()}
+    answers = {
+        "/status": {"version": entry.step},
+        "/digests": {"state": entry.state, "tables": tables},
+    }
+    with server(iter([503, 200, 429, 200, 200]), answers) as ask:
+        (compared,) = live.compare_live(path, ask)
+    assert compared.same and compared.name == table.name
+    statuses = iter([404, 200, 200])
+    with server(statuses, answers) as ask, pytest.raises(OSError, match="answers 404"):
+        live.compare_live(path, ask)
+    assert list(statuses) == [200, 200]
+    table.close()

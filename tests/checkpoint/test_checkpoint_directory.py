@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -166,6 +168,14 @@ def test_a_manifest_of_the_greatest_size_is_read(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=f"it has {size} bytes of at most {size - 1}"):
         load_checkpoint(net, tmp_path / "saved")
     close(net)
+
+
+def test_a_manifest_of_more_than_64_mib_is_not_read(tmp_path):
+    save_checkpoint(nn.Dense(1, 1), tmp_path / "saved")
+    size = (64 << 20) + 1
+    os.truncate(tmp_path / "saved" / "manifest.json", size)
+    with pytest.raises(CheckpointError, match=f"it has {size} bytes of at most {size - 1}"):
+        manifest.read_manifest(tmp_path / "saved")
 
 
 def test_a_network_without_tables_is_at_step_0(tmp_path):

@@ -378,12 +378,13 @@ def test_other_arrow_files(sandbox: Sandbox, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["table_1.arrow", "table_2.arrow"])
-def test_keys_that_the_table_cannot_have(sandbox: Sandbox, name: str) -> None:
+@pytest.mark.parametrize(("place", "key"), [(-1, 1 << 31), (0, -(1 << 31) - 1)])
+def test_keys_that_the_table_cannot_have(sandbox: Sandbox, name: str, place: int, key: int) -> None:
     path = sandbox.fresh() / FULL / name
     with pa.memory_map(str(path)) as source:
         whole = pa.ipc.open_file(source).read_all()
     keys = whole["key"].to_numpy().copy()
-    keys[-1] = 1 << 40
+    keys[place] = key
     write(path, whole.set_column(0, "key", pa.array(keys)))
     fix(path.parent)
     all_refuse(sandbox, f"{name} is damaged: it has keys from", but=("ls",))
@@ -501,6 +502,15 @@ def test_lengths_of_headers(sandbox: Sandbox, length: int) -> None:
 def test_overlapping_arrays(sandbox: Sandbox) -> None:
     path = sandbox.fresh() / LAST / "dense.safetensors"
     header(path, lambda found: found.update(more=found["dense"]))
+    all_refuse(sandbox, str(path), but=("ls", "predict"))
+
+
+@pytest.mark.parametrize("length", [1 << 62, 1 << 63])
+def test_an_empty_array_of_a_shape_that_no_array_can_have(sandbox: Sandbox, length: int) -> None:
+    path = sandbox.fresh() / LAST / "dense.safetensors"
+    end = path.stat().st_size - 8 - int.from_bytes(path.read_bytes()[:8], "little")
+    more = {"dtype": "F32", "shape": [0, length], "data_offsets": [end, end]}
+    header(path, lambda found: found.update(more=more))
     all_refuse(sandbox, str(path), but=("ls", "predict"))
 
 

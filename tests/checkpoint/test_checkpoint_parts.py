@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import mindspore as ms
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from mindspore import Parameter, Tensor, nn
 
-from mindspore_rec import SGD, CountAdmission, Eviction, MapParameter, SketchAdmission
+from mindspore_rec import SGD, CountAdmission, Eviction, MapParameter, SketchAdmission, TableConfig
 from mindspore_rec._native import owners
 from mindspore_rec.common.run.chain import Entry, entry_at, newest_chain, verify_chain
 from mindspore_rec.common.run.command import main
@@ -51,10 +52,11 @@ _numbers = itertools.count()
 class Net(nn.Cell):
     """A table and a dense parameter. Tables of one process have names of their own."""
 
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy: str, **placement: Any) -> None:
         super().__init__()
         name = f"parts.{next(_numbers)}"
-        self.table = MapParameter(name, value_shape=3, default_value="ones", **POLICIES[policy])
+        more = {"key_dtype": ms.int32, **placement, **POLICIES[policy]}
+        self.table = MapParameter(config=TableConfig(3, name=name, initializer="ones", **more))
         self.weight = Parameter(Tensor(np.zeros(2, np.float32)), name="weight")
         SGD([self.table.anchor], learning_rate=0.1)
 
@@ -259,6 +261,24 @@ def test_a_predictor_applies_deltas_of_several_workers(tmp_path):
     assert_same(rows, {name: job.contents()[name] for name in rows})
     job.close()
     follower.close()
+
+
+@pytest.mark.parametrize(
+    ("placement", "whole_on"),
+    [({"placement": "replicated"}, {0, 1, 2}), ({"placement": "owner", "owner": 4}, {1})],
+)
+def test_a_table_that_is_whole_on_a_worker_is_loaded_whole_there(tmp_path, placement, whole_on):
+    job = saved_life(tmp_path, 2, "plain")
+    keys = job.contents()["rows.keys"].tolist()
+    job.close()
+    loaded = []
+    for worker in range(3):
+        net = Net("plain", **placement)
+        share = Shares(worker, 3).held(net.table)
+        load_chain(net, renamed(newest_chain(tmp_path), net), {net.table.name: share})
+        loaded.append(sorted(native_of(net.table).export_rows()["keys"].tolist()))
+        net.table.close()
+    assert loaded == [keys if worker in whole_on else [] for worker in range(3)]
 
 
 def test_commands_read_it(tmp_path, capsys):

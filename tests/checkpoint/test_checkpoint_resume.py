@@ -14,6 +14,7 @@ from typing import Any
 import mindspore as ms
 import mindspore.dataset as ds
 import numpy as np
+import pandas as pd
 import pytest
 from mindspore import nn
 from mindspore.train import Callback, Metric
@@ -22,6 +23,7 @@ from datasets.common.reader import batches as packed_batches
 from mindspore_rec import (
     CacheConfig,
     EarlyStopping,
+    FeatureBatches,
     LazyAdam,
     RecCheckpoint,
     RecModel,
@@ -30,6 +32,8 @@ from mindspore_rec import (
     tables_of,
 )
 from mindspore_rec.checkpoint import RowChecks
+from mindspore_rec.data import read
+from mindspore_rec.feature import CategoryColumn, LabelColumn, Schema
 from mindspore_rec.train.data.batch_sources import batch_source
 from mindspore_rec.train.loop.passes import Passes
 from tests.checkpoint.resume_program import (
@@ -191,6 +195,24 @@ def test_random_stops_change_nothing(
     assert trained == seen
     assert found == whole
     assert sorted(set(ended)) == epochs
+
+
+def test_rows_of_a_file_are_trained_for_the_epochs_that_are_left(tmp_path: Path) -> None:
+    numbers = np.arange(BATCHES * ROWS)
+    clicks = pd.DataFrame({"user": numbers, "item": numbers % 7, "click": numbers % 3 == 0})
+    schema = Schema([CategoryColumn("user"), CategoryColumn("item"), LabelColumn("click")])
+    for dies_at, restored in ((BATCHES + 6, None), (None, BATCHES + 4)):
+        life = Life(tmp_path / "run", "resume.rows", dies_at)
+        data = FeatureBatches(read(clicks, schema).batches(ROWS), schema.pipeline)
+        assert life.checkpoint.restore(life.model, data) == restored
+        if dies_at is None:
+            life.train(data)
+            assert life.callback.epochs == list(range(2, EPOCHS + 1))
+            assert life.checkpoint.step == ALL
+        else:
+            with pytest.raises(KeyError):
+                life.train(data)
+        life.close()
 
 
 def run_apart(root: Path, workers: int = 1, kill_at: int | None = None) -> Any:

@@ -19,15 +19,19 @@ import pytest
 from mindspore import Parameter, Tensor, nn
 
 from mindspore_rec import SGD, MapParameter, tables_of
-from mindspore_rec.common.run import manifest
+from mindspore_rec.common.run import manifest, team as team_module
 from mindspore_rec.common.run.chain import Entry, newest_chain, verify_chain
+from mindspore_rec.common.run.merge import merge_chain
 from mindspore_rec.common.run.share import Shares
+from mindspore_rec.common.run.team import Team
 from mindspore_rec.common.sync import sync
+from mindspore_rec.train.checkpoint import run_writer
 from mindspore_rec.train.checkpoint.load import load_chain
 from mindspore_rec.train.checkpoint.run_writer import RunWriter
 from mindspore_rec.train.checkpoint.worker import Worker
 from tests.parallel.loop_workers import Exchange, ThreadGroup, run_workers
 from tests.support.native_table import native_of
+from tests.support.waiting import wait_until
 
 _numbers = itertools.count()
 ONE: Any = mock.Mock(rank=0, size=1)
@@ -232,6 +236,38 @@ def test_a_merge_takes_what_counts_as_saved(net: Net, tmp_path: Path) -> None:
     assert [(each.kind, each.step) for each in writer.saves[-1:]] == [("full", 3)]
     assert steps_of(tmp_path) == [3, 5]
     assert loaded(tmp_path, net) == {1, 2}
+
+
+def test_a_worker_that_merges_for_long_tells_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is silent for too long is taken for dead."""
+    monkeypatch.setattr(team_module, "_HEARTBEAT", 0.01)
+    exchanges = {name: Exchange(2) for name in ("checkpoint", "merge")}
+
+    def until_others_hear(team: Team) -> None:
+        channel: Any = team._channel
+        if team.worker == 1:
+            before = channel.gathers
+            wait_until(lambda: channel.gathers > before + 2, 20)
+
+    def slow_merge(chain: list[Entry], target: Path, team: Team) -> dict[str, Any]:
+        team.all(lambda: until_others_hear(team))
+        return merge_chain(chain, target, team)
+
+    monkeypatch.setattr(run_writer, "merge_chain", slow_merge)
+
+    def work(group: ThreadGroup) -> list[tuple[str, int]]:
+        group.channel = lambda name: ThreadGroup(group.rank, exchanges[name])  # type: ignore[attr-defined]
+        cell = Dense()
+        writer = begun(tmp_path, cell, group)
+        save(writer, cell, 3, full=True)
+        writer.finish_write()
+        writer.finish_merge()
+        writer.close()
+        return [(each.kind, each.step) for each in writer.saves]
+
+    assert run_workers(2, work) == [[("full", 0), ("delta", 3), ("full", 3)]] * 2
 
 
 def test_a_worker_that_is_closed_has_done_its_work() -> None:

@@ -64,3 +64,15 @@ def test_rows_come_in_the_order_of_their_keys(tmp_path: Path, part_bytes: int) -
     sort.close()
     np.testing.assert_array_equal(found, rows[np.argsort(keys)])
     assert not (tmp_path / "sort").exists()
+
+
+def test_no_more_rows_are_sorted_in_memory_than_a_part_has(tmp_path: Path) -> None:
+    kind = np.dtype([("key", "<i8"), ("value", "<f4", (6,))])
+    rows = np.zeros(3000, kind)
+    rows["key"] = np.random.default_rng(1).permutation(3000)
+    sort = KeySort(tmp_path / "sort", kind, len(rows), part_bytes=300 * kind.itemsize)
+    sort.add(rows)
+    lengths = [len(part) for part in sort.sorted_parts()]
+    sort.close()
+    assert sum(lengths) == 3000
+    assert max(lengths) <= 301  # the bounds of the parts are keys of the first rows
