@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "testing.h"
+#include "util/hash.h"
 
 namespace msrec {
 namespace {
@@ -129,6 +130,18 @@ TEST(SlotMap, IsTheModelAcrossPasses) {
     Live(1500, lfu, 6000, 7, static_cast<int>(20000 / kFewer));
     if (HasFatalFailure()) FAIL() << "lfu " << lfu;
   }
+}
+
+// A victim's place is found near its home: of all places of a large map, it would take minutes.
+TEST(SlotMap, OfManySlotsGivesAllOfThemToOtherKeys) {
+  constexpr uint32_t kSlots = (1 << 18) / static_cast<uint32_t>(kFewer);
+  const auto key = [](uint32_t i) { return static_cast<int64_t>(Mix64(i)); };
+  SlotMap map(kSlots, false);
+  for (uint32_t i = 0; i < 3 * kSlots; ++i) {
+    if (i % kSlots == 0) map.NextStep();
+    ASSERT_NE(map.Take(key(i), 1), SlotMap::kNone);
+  }
+  for (uint32_t i = 2 * kSlots; i < 3 * kSlots; ++i) ASSERT_NE(map.Find(key(i)), SlotMap::kNone);
 }
 
 TEST(SlotMap, FullOfPinnedKeysItRefusesAndStaysAsItWas) {
