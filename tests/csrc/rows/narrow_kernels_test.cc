@@ -231,7 +231,7 @@ TEST_P(NarrowKernelsTest, StepsAsTheBaseSetAndAsRowsApart) {
   }
 }
 
-// With an epsilon that counts, from the same numbers, and all of them in one step.
+// One step from the same numbers, with an epsilon that matters.
 TEST_P(NarrowKernelsTest, StepsAsRowsOfFourBytesUpToTheRounding) {
   for (Rule rule : EveryRule()) {
     rule.epsilon = 0.25f;

@@ -16,8 +16,7 @@ namespace msrec {
 template <typename T>
 class GuardedPointers {
  public:
-  // A copy of the pointers, a page in all, of which the others are null: at the page's end if
-  // `at_end`, or else at its begin.
+  // Copies the pointers to the end of a page if `at_end` is true, or else to its beginning.
   GuardedPointers(const std::vector<T*>& pointers, bool at_end)
       : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))) {
     void* const memory = mmap(nullptr, 3 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -132,16 +132,20 @@ TEST(SlotMap, IsTheModelAcrossPasses) {
   }
 }
 
-// A victim's place is found near its home: of all places of a large map, it would take minutes.
-TEST(SlotMap, OfManySlotsGivesAllOfThemToOtherKeys) {
-  constexpr uint32_t kSlots = (1 << 18) / static_cast<uint32_t>(kFewer);
+// A key's place is found near its home: of all places of a large map, it would take minutes.
+TEST(SlotMap, OfManySlotsFreesThemAll) {
+  constexpr uint32_t kSlots = (1 << 19) / static_cast<uint32_t>(kFewer);
   const auto key = [](uint32_t i) { return static_cast<int64_t>(Mix64(i)); };
   SlotMap map(kSlots, false);
-  for (uint32_t i = 0; i < 3 * kSlots; ++i) {
-    if (i % kSlots == 0) map.NextStep();
-    ASSERT_NE(map.Take(key(i), 1), SlotMap::kNone);
+  for (uint32_t i = 0; i < kSlots; ++i) ASSERT_NE(map.Take(key(i), 1), SlotMap::kNone);
+  map.NextStep();
+  // The last first: those that others have kept from their homes.
+  for (uint32_t i = kSlots; i > 0; --i) {
+    const uint32_t slot = map.Find(key(i - 1));
+    ASSERT_NE(slot, SlotMap::kNone);
+    map.Free(slot);
   }
-  for (uint32_t i = 2 * kSlots; i < 3 * kSlots; ++i) ASSERT_NE(map.Find(key(i)), SlotMap::kNone);
+  for (uint32_t i = 0; i < kSlots; ++i) ASSERT_EQ(map.Find(key(i)), SlotMap::kNone);
 }
 
 TEST(SlotMap, FullOfPinnedKeysItRefusesAndStaysAsItWas) {
