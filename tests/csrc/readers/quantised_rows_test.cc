@@ -372,6 +372,42 @@ TEST(QuantisedTableTest, ReadsWhatWasImported) {
   table.Clear();
 }
 
+TEST(QuantisedTableTest, TakesRowsThatAreQuantisedAlready) {
+  const std::vector<int64_t> keys = {7, -1};
+  const Rows values = {1, 2, 3, 4, 5, -1, 0, 1, 0, -1};
+  for (const int bits : {8, 4}) {
+    const QuantisedLayout layout{5, bits, false, false};
+    const size_t width = 4 + layout.code_bytes();
+    std::vector<uint8_t> codes(2 * (width + 1));
+    for (size_t i = 0; i < 2; ++i) {
+      QuantiseNumbers(&values[i * 5], 5, bits, reinterpret_cast<char*>(&codes[i * width]));
+    }
+    std::vector<uint32_t> zeros(2);
+    RowArrays ages;
+    ages.last_steps = ages.last_times = zeros.data();
+    Table table(ConfigOf()), other(ConfigOf());
+    for (const size_t each : {size_t{0}, width}) {
+      EXPECT_THROW(table.quantised().ImportCodes(View(keys), codes.data(), each, ages),
+                   std::invalid_argument)
+          << "rows of float32";
+    }
+    for (Table* each : {&table, &other}) each->quantised().Quantise(bits);
+    for (const size_t bad : {size_t{0}, width - 1, width + 1}) {
+      EXPECT_THROW(table.quantised().ImportCodes(View(keys), codes.data(), bad, ages),
+                   std::invalid_argument)
+          << bad;
+    }
+    EXPECT_EQ(table.Size(), 0u);
+    table.quantised().ImportCodes(View(keys), codes.data(), width, ages);
+    other.Put(View(keys), values.data(), 2);
+    Rows out(10), expected(10);
+    table.LookupEval(View(keys), {}, out.data());
+    other.LookupEval(View(keys), {}, expected.data());
+    EXPECT_EQ(out, expected);
+    EXPECT_EQ(table.Size(), 2u);
+  }
+}
+
 TEST(QuantisedTableTest, ColumnsOfAGroupAreAStrideApart) {
   Table table(ConfigOf());
   table.quantised().Quantise(4);

@@ -81,5 +81,20 @@ TEST_P(BatchTest, PartitionsAndMakesUnique) {
   }
 }
 
+TEST(ZeroRows, WritesZerosToRowsAStrideApartAndToNoOthers) {
+  constexpr size_t kRows = 4, kDim = 3;
+  for (const size_t stride : {1, 2, 5}) {
+    std::vector<float> floats(kRows * stride * kDim, 1.0f);
+    std::vector<uint16_t> halves(floats.size(), 1);
+    ZeroRows(floats.data(), kRows, stride, kDim);
+    ZeroRows(RowsOut::Bfloat16(halves.data()), kRows, stride, kDim);
+    for (size_t i = 0; i < floats.size(); ++i) {
+      const bool zero = i / kDim % stride == 0;
+      EXPECT_EQ(floats[i], zero ? 0.0f : 1.0f) << stride << ' ' << i;
+      EXPECT_EQ(halves[i], zero ? 0 : 1) << stride << ' ' << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace msrec

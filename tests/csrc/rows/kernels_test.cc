@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "float_rows.h"
+#include "guarded.h"
 #include "rows/step_constants.h"
 #include "rules.h"
 #include "testing.h"
@@ -173,6 +174,28 @@ TEST_P(KernelsTest, StepHasTheBasesBits) {
           << "rule " << static_cast<int>(rule.kind) << " dim " << dim;
       ASSERT_NE(here.memory(), before.memory());
     }
+  }
+}
+
+TEST_P(KernelsTest, StepsReadNoPointerPastEitherEndOfTheRows) {
+  constexpr size_t kRows = 20;
+  constexpr int kWidth = 8;
+  Rule rule;
+  rule.kind = RuleKind::kSgd;
+  const StepConstants c = Constants(rule, {0.05f, 0.01f, 0.5f, 1});
+  const RowsOf rows(kRows, kWidth, &rng_, false);
+  const std::vector<char*> at(rows.rows(), rows.rows() + kRows);
+  auto numbers = rng_.Floats(kRows * kWidth);
+  std::vector<float*> values;
+  for (size_t i = 0; i < kRows; ++i) values.push_back(&numbers[i * kWidth]);
+  const std::vector<int64_t> keys(kRows);
+  const auto sums = rng_.Floats(kRows * kWidth);
+  for (const bool at_end : {false, true}) {
+    const GuardedPointers<char> guarded(at, at_end);
+    kernels_->rows[0][0].step(c, kWidth, guarded.data(), sums.data(), kRows);
+    const GuardedPointers<float> apart(values, at_end);
+    kernels_->rows[0][0].step_apart(c, kWidth, keys.data(), apart.data(), apart.data(), sums.data(),
+                                    kRows);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "guarded.h"
 #include "rows/kernels.h"
 #include "rows/row_values.h"
 #include "rows/step_constants.h"
@@ -227,6 +228,52 @@ TEST_P(NarrowKernelsTest, StepsAsTheBaseSetAndAsRowsApart) {
         }
       }
     });
+  }
+}
+
+// One step from the same numbers, with an epsilon that matters.
+TEST_P(NarrowKernelsTest, StepsAsRowsOfFourBytesUpToTheRounding) {
+  for (Rule rule : EveryRule()) {
+    rule.epsilon = 0.25f;
+    ForEach([&](NumberType value, NumberType state, int dim) {
+      const RowLayout layout = LayoutOf(rule, dim, value, state);
+      const RowLayout wide = LayoutOf(rule, dim, NumberType::kFloat32, NumberType::kFloat32);
+      std::vector<char> memory(layout.stride()), expected(wide.stride());
+      char *row = memory.data(), *wide_row = expected.data();
+      std::vector<float> numbers(dim), states(layout.state_width, 0.125f);
+      for (float& x : numbers) x = rng_.OneIn(2) ? 0.5f : -0.25f;
+      WriteValue(layout, numbers.data(), row);
+      WriteState(layout, states.data(), row);
+      WriteValue(wide, numbers.data(), wide_row);
+      WriteState(wide, states.data(), wide_row);
+      const auto sums = rng_.Floats(dim);
+      const StepConstants c = MakeStepConstants(rule, {0.05f, 0.01f, 0.5f, 1});
+      kernels_->RowsOf(value, state).step(c, dim, &row, sums.data(), 1);
+      base_->RowsOf(NumberType::kFloat32, NumberType::kFloat32)
+          .step(c, dim, &wide_row, sums.data(), 1);
+      std::vector<float> after(dim), expected_after(dim);
+      ReadValue(layout, row, after.data());
+      ReadValue(wide, wide_row, expected_after.data());
+      for (int j = 0; j < dim; ++j) {
+        ASSERT_NEAR(after[j], expected_after[j], 0x1p-8 * std::fabs(expected_after[j]) + 1e-6)
+            << static_cast<int>(rule.kind) << NameOf(value) << NameOf(state) << dim;
+      }
+    });
+  }
+}
+
+TEST_P(NarrowKernelsTest, ReadsNoPointerPastEitherEndOfTheRows) {
+  constexpr int kWidth = 8;
+  Rule rule;
+  rule.kind = RuleKind::kSgd;
+  const RowLayout layout = LayoutOf(rule, kWidth, NumberType::kBfloat16, NumberType::kFloat32);
+  const StepConstants c = MakeStepConstants(rule, {0.05f, 0.01f, 0.5f, 1});
+  Rows rows(layout, 20, &rng_);
+  const auto sums = rng_.Floats(20 * kWidth);
+  for (const bool at_end : {false, true}) {
+    const GuardedPointers<char> guarded(rows.rows, at_end);
+    kernels_->RowsOf(NumberType::kBfloat16, NumberType::kFloat32)
+        .step(c, kWidth, guarded.data(), sums.data(), 20);
   }
 }
 

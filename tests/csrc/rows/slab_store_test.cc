@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "alloc_faults.h"
 #include "testing.h"
 
 namespace msrec {
@@ -100,6 +101,15 @@ TEST_P(SlabStoreTest, HoldsLittleWhenItHasLittle) {
   EXPECT_EQ(store.bytes(), 0u);
   store.Allocate();
   EXPECT_LE(store.bytes(), 32 * GetParam() + 4096);
+}
+
+TEST(SlabStore, TakesNoMoreMemoryThanItSays) {
+  constexpr size_t kStride = 1044, kRows = 500, kOthers = 16384;  // of lists of slabs and free rows
+  SlabStore counted(kStride);
+  counted.Reserve(kRows);
+  SlabStore store(kStride);
+  const AllocationFaults faults = AllocationFaults::Bytes(counted.bytes() + kOthers);
+  EXPECT_NO_THROW(store.Reserve(kRows));
 }
 
 TEST(SlabStore, MoreRowsThanIdsIsBadAlloc) {

@@ -58,5 +58,37 @@ TEST(TableDeviceMoves, RowsOfAnotherSizeAreRefusedAndNothingIsTakenOver) {
   for (size_t i = 0; i < states; ++i) EXPECT_EQ(rows.states[i], 2.0f);
 }
 
+// Nothing is left for the caller to move, and whatever happens to the memory then, rows are as they
+// were.
+TEST(TableDeviceMoves, OfSharedMemoryAreDoneByTheTable) {
+  constexpr int kDim = 3;
+  TableConfig config;
+  config.name = "t";
+  config.dim = kDim;
+  Table table(config);
+  std::vector<float> values((8 + 3) * kDim);
+  DeviceConfig cache;
+  cache.rows = 8;
+  table.device().Attach(cache, values.data());
+  Rule rule;
+  rule.kind = RuleKind::kSgd;
+  table.BindOptimizer(rule);
+  const std::vector<int64_t> ids = {4, 7, -1};
+  const IdView view{ids.data(), ids.size(), true};
+  std::vector<int32_t> slots(ids.size());
+  const int64_t ticket = table.device().LookupSlots(view, {}, nullptr, slots.data());
+  const std::vector<float> grad(ids.size() * kDim, 1.0f);
+  table.Accumulate(ticket, grad.data(), ids.size());
+  StepInput input;
+  input.learning_rate = 0.5f;
+  input.step = 1;
+  table.Step(input);
+  EXPECT_TRUE(table.device().FetchDirty().out_slots.empty());
+  values.assign(values.size(), 9.0f);
+  const ExportedRows rows = table.Export(true);
+  ASSERT_EQ(rows.n, ids.size());
+  for (size_t i = 0; i < ids.size() * kDim; ++i) EXPECT_EQ(rows.values[i], -0.5f);
+}
+
 }  // namespace
 }  // namespace msrec

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "alloc_faults.h"
+#include "rules.h"
 #include "statistics.h"
 #include "table/core/table_core.h"
 #include "table/core/victims.h"
@@ -167,6 +168,71 @@ TEST(Table, WithoutAnOptimizerTrainingIsAnError) {
   EXPECT_THROW(table.CheckLookup({&id, 1, true}, {}, true), NoOptimizer);
   EXPECT_NO_THROW(table.CheckLookup({&id, 1, true}, {}, false));
   EXPECT_EQ(table.Size(), 0u);
+}
+
+TEST(Table, OnlyFtrlRefusesALearningRateOfZero) {
+  for (const RuleKind kind : kEveryRuleKind) {
+    Table table(Config());
+    table.BindOptimizer(RuleOf(kind));
+    Train(&table, {1});
+    if (kind != RuleKind::kFtrl) {
+      EXPECT_NO_THROW(table.Step({0.0f, 0, 1, 1, 0})) << static_cast<int>(kind);
+      continue;
+    }
+    EXPECT_THROW(table.Step({0.0f, 0, 1, 1, 0}), std::invalid_argument);
+    EXPECT_NO_THROW(table.Step({0.1f, 0, 1, 1, 0})) << "the same step";
+  }
+}
+
+// ---------------------------------------------------------------- whole tables
+
+TEST(Table, PartsOfAnExportAreTheExport) {
+  Table table(Config());
+  table.BindOptimizer(RuleOf(RuleKind::kAdam));
+  const int64_t ticket = Train(&table, Range(0, 3000));
+  const std::vector<float> grad = Rng(1).Floats(3000 * 4);
+  table.Accumulate(ticket, grad.data(), 3000);
+  table.Step({0.1f, 0, 1, 1, 0});
+  std::vector<int64_t> twice;
+  const auto expected = RowsByKey(table.Export(true), &twice);
+  std::map<int64_t, ExportedRow> rows;
+  table.ExportParts(true, [&](ExportedRows part) { rows.merge(RowsByKey(part, &twice)); });
+  EXPECT_EQ(expected.size(), 3000u);
+  EXPECT_TRUE(rows == expected);
+  EXPECT_TRUE(twice.empty());
+}
+
+TEST(Table, TheNormOfARowIsOfAllItsNumbers) {
+  for (const int dim : {2, 300}) {
+    TableConfig config = Config(dim);
+    config.eviction.min_norm = 2.0f;
+    Table table(config);
+    table.BindOptimizer(Sgd());
+    for (const int at : {0, dim - 1}) {
+      std::vector<float> value(dim);
+      value[at] = 3.0f;
+      table.Put(View({at}), value.data(), 1);
+      EXPECT_EQ(table.Explain(at).norm, 3.0) << at;
+    }
+    table.eviction().Evict(true);
+    EXPECT_EQ(table.Size(), 2u);
+  }
+}
+
+// New rules on a trigger wait for their first trigger, as those do that a table begins with.
+TEST(Table, RulesOnATriggerEvictNothingBeforeIt) {
+  Table table(Config());
+  table.BindOptimizer(Sgd());
+  Train(&table, Range(0, 100));
+  Eviction eviction;
+  eviction.max_rows = 40;
+  eviction.on_trigger = true;
+  table.eviction().Set(eviction);
+  for (int step = 1; step <= 3; ++step) table.Step({0.1f, 0, 1, step, 0});
+  EXPECT_EQ(table.Size(), 100u);
+  table.eviction().Evict(false);
+  table.Step({0.1f, 0, 1, 4, 0});
+  EXPECT_EQ(table.Size(), 40u);
 }
 
 // ---------------------------------------------------------------- growth and memory

@@ -3,6 +3,7 @@
 // Static tables with a tier below host memory: rows in the tier that are due for eviction.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -49,6 +50,25 @@ TEST(StaticRows, DueRowsInALowerTierReadTheirFirstValues) {
   for (int64_t key = 16; key < 64; key += 16) TrainOne(&table, From(key, 16));
   table.LookupEval(View(early), {}, now.data());
   EXPECT_EQ(now, first);
+}
+
+TEST(StaticRows, ARecordedClearNamesTheRowsOfTheVocabularyAndNoOthers) {
+  TableConfig config = NormalConfig("static_rows", kDim);
+  config.vocabulary = 64;
+  Table table(config);
+  CacheSettings settings;
+  settings.host_rows = 16;
+  settings.levels.push_back(
+      {"remote", [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); }, -1});
+  table.tiers().SetCache(std::move(settings));
+  table.BindOptimizer(RuleOf(RuleKind::kSgd));
+  TrainOne(&table, From(0, 16));
+  const uint64_t mark = table.changes().Mark();
+  table.Clear();
+  const ExportedRows rows = table.changes().ExportSince(mark, false);
+  std::vector<int64_t> keys(rows.keys.get(), rows.keys.get() + rows.n);
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(keys, From(0, 64));
 }
 
 }  // namespace

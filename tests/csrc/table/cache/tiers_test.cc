@@ -522,6 +522,73 @@ TEST(TableTiers, IdleRowsLeaveTheLowerTierWithoutATrigger) {
   EXPECT_LE(Stat(&table, "ssd_rows"), 2);
 }
 
+// A slice a step, until the triggered eviction has seen all rows.
+TEST(TableTiers, ATriggeredEvictionGoesOnBelowUntilItsEnd) {
+  TableConfig config = Config();
+  config.eviction.max_idle_steps = 2;
+  config.eviction.on_trigger = true;
+  Table table(config);
+  table.tiers().SetCache(
+      Cache(50, [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); }));
+  Start(&table);
+  int64_t step = 0;
+  for (int64_t first = 100; first < 900; first += 40)
+    TrainOne(&table, Range(first, first + 40), ++step);
+  for (int i = 0; i < 3; ++i) TrainOne(&table, Range(0, 40), ++step);
+  table.tiers().Flush();
+  ASSERT_GE(Stat(&table, "ssd_rows"), 750);
+  table.eviction().Evict(false);
+  for (int i = 0; i < 30; ++i) TrainOne(&table, {1, 2}, ++step);
+  table.tiers().Flush();
+  EXPECT_LE(Stat(&table, "ssd_rows"), 40);
+}
+
+// While the tier takes nothing there is nothing to walk over, and more rows than the capacity.
+TEST(TableTiers, RowsOverTheCapacityThatWaitInMemoryDoNotHoldAStepUp) {
+  std::shared_ptr<MapTier> tier;
+  TableConfig config = Config();
+  config.eviction.max_rows = 60;
+  Table table(config);
+  table.tiers().SetCache(Cache(
+      20, [&](size_t row_bytes, int) { return tier = std::make_shared<MapTier>(row_bytes); }));
+  Start(&table);
+  TrainOne(&table, Range(0, 20), 1);
+  tier->FailWith([](const char* call) {
+    if (call == std::string("write")) throw std::runtime_error("nothing is written");
+    return false;
+  });
+  int64_t step = 1;
+  for (int64_t first = 20; first < 100; first += 20) {
+    TrainOne(&table, Range(first, first + 20), ++step);
+  }
+  EXPECT_GT(Stat(&table, "queued_rows"), 0);
+  tier->FailWith(nullptr);
+  TrainOne(&table, Range(80, 100), ++step);
+  EXPECT_EQ(table.Size(), 60u);
+}
+
+TEST(TableTiers, RowsThatWereReadAheadLeaveHostMemoryOnceTheirBatchIsDone) {
+  TestDirectory directory(true);
+  Table table(Config());
+  table.tiers().SetCache(Cache(100, Ssd(directory)));
+  Start(&table);
+  int64_t step = 0;
+  for (int64_t first = 0; first < 400; first += 100) {
+    TrainOne(&table, Range(first, first + 100), ++step);
+  }
+  for (int64_t first = 0; first < 400; first += 80) {
+    const int64_t number = table.tiers().Prefetch(View(Range(first, first + 80)));
+    table.tiers().PrefetchWait(number);
+    table.tiers().PrefetchDone(number);
+  }
+  const double prefetched = Stat(&table, "prefetched_rows");
+  const auto last = Range(0, 80);
+  const int64_t number = table.tiers().Prefetch(View(last));
+  table.tiers().PrefetchWait(number);
+  EXPECT_GE(Stat(&table, "prefetched_rows"), prefetched + 60);
+  table.tiers().PrefetchDone(number);
+}
+
 // Two lookups of one step need room together.
 TEST(TableTiers, TheLookupsOfOneStepStayTogether) {
   TestDirectory directory(true);

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "testing.h"
+#include "util/hash.h"
 
 namespace msrec {
 namespace {
@@ -129,6 +130,22 @@ TEST(SlotMap, IsTheModelAcrossPasses) {
     Live(1500, lfu, 6000, 7, static_cast<int>(20000 / kFewer));
     if (HasFatalFailure()) FAIL() << "lfu " << lfu;
   }
+}
+
+// A key's place is found near its home: of all places of a large map, it would take minutes.
+TEST(SlotMap, OfManySlotsFreesThemAll) {
+  constexpr uint32_t kSlots = (1 << 19) / static_cast<uint32_t>(kFewer);
+  const auto key = [](uint32_t i) { return static_cast<int64_t>(Mix64(i)); };
+  SlotMap map(kSlots, false);
+  for (uint32_t i = 0; i < kSlots; ++i) ASSERT_NE(map.Take(key(i), 1), SlotMap::kNone);
+  map.NextStep();
+  // The last first: those that others have kept from their homes.
+  for (uint32_t i = kSlots; i > 0; --i) {
+    const uint32_t slot = map.Find(key(i - 1));
+    ASSERT_NE(slot, SlotMap::kNone);
+    map.Free(slot);
+  }
+  for (uint32_t i = 0; i < kSlots; ++i) ASSERT_EQ(map.Find(key(i)), SlotMap::kNone);
 }
 
 TEST(SlotMap, FullOfPinnedKeysItRefusesAndStaysAsItWas) {
