@@ -67,7 +67,7 @@ class Machine:
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
         """Return the seconds of all exchanges in a step: the transfer time on the busiest link,
-        plus the latency of the messages.
+        plus the processor time and the latency of the messages.
         """
         remote = 1.0 - min(self.workers_per_host, workers) / workers
         # The busiest worker determines the time of each step; the workers of a host share the

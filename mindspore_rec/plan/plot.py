@@ -29,7 +29,7 @@ def check_plot(path: Path) -> None:
 
 
 def save_plot(plan: Plan, path: Path) -> None:
-    """Plot the hit rate over the peak bytes, with one line for each curve of the plan."""
+    """Plot the hit rate over the peak bytes: one line per curve, with the names of its points."""
     figure = _figure_class()(figsize=(9, 6), layout="constrained")
     axes = figure.add_subplot()
     for number, curve in enumerate(plan.curves):

@@ -86,8 +86,8 @@ class LruTiers:
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)
         ]
-        # Rows that enter one of the tiers 0 to i and leave these tiers again are demoted to tier i
-        # + 1.
+        # Rows that enter one of the tiers 0 to i and leave these tiers again are demoted to
+        # tier i + 1.
         grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
         written = [0, *(lookups - np.cumsum(hits)[:-1] - grew[1:]).tolist()]
         rows = np.minimum([*together, _EVERY], self._stack.keys)

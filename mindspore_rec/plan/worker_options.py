@@ -111,7 +111,7 @@ def worker_plan(
 
     Args:
         options: parsed options of the command line.
-        log: with `--keys`, the log; with `--schema`, the tables and their logs; None without both.
+        log: with `--keys`, the log; with `--schema`, the tables and their logs; with neither, None.
 
     Raises:
         ValueError: an option is out of range, or two options exclude each other.

@@ -77,7 +77,7 @@ class WorkerOutcome:
     Args:
         workers: N.
         steps: number of whole steps of the log; a step has N batches.
-        expected: True if the log is shorter than one step. If True, all other numbers are expected
+        expected: True if the log is shorter than one step. If True, the numbers below are expected
             values for N batches in which each key is as likely as in the log's batches.
         row_bytes: greatest number of bytes that the rows of all tables take on a worker.
         tables: the tables by name.

@@ -36,7 +36,7 @@ _MODULES = ("onnx", "onnxruntime")
 
 
 def what_is_missing() -> str:
-    """Return a message about packages that the ONNX export lacks; '' if no package is missing."""
+    """Name the missing packages of the ONNX export and the remedy; '' if none are missing."""
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if not missing:
         return ""

@@ -55,7 +55,8 @@ def derived_random_state(state: dict[str, Any], worker: int) -> dict[str, Any]:
 
     Args:
         state: result of `random_state` on another worker.
-        worker: index of the worker. The returned states depend only on `state` and `worker`.
+        worker: index of the worker. Different workers get different states. The returned states
+            depend only on `state` and `worker`.
     """
     words = [np.frombuffer(np.asarray(each).tobytes(), np.uint8) for each in _seeds(state)]
     seeds = np.random.SeedSequence([worker, *np.concatenate(words).tolist()]).generate_state(3)

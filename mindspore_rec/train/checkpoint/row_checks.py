@@ -18,8 +18,8 @@ class RowChecks:
         keep_digests: True if tables keep the digests of their rows. Deltas then contain digests.
             The digests show whether the rows of a merged state equal the rows that were in memory.
             A table's method `damaged_rows()` returns the keys of rows that have changed although no
-            update has written the rows (`docs/checkpoints.md`). A digest takes 8 bytes of host
-            memory for each row, or 16 bytes if the table evicts by age. A row is hashed when a
+            update has written the rows (`docs/checkpoints.md`). A digest takes 8 bytes for
+            each row in host memory, or 16 bytes if the table evicts by age. A row is hashed when a
             delta includes the row, and when the row moves between tiers. When training begins, all
             rows of lower tiers are read once. Default: True.
         scrub_seconds: planned duration of a round of scrubbing. After each training step, a part of

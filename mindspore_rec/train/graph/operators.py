@@ -191,7 +191,7 @@ def set_num_threads(num_threads: int) -> None:
 
     Warns:
         RuntimeWarning: the operating system does not let the process start `num_threads` threads;
-        operators then use only the threads that were started.
+            operators then use only the threads that were started.
 
     Example:
         >>> import mindspore_rec

@@ -115,7 +115,7 @@ def hint_untrained(network: nn.Cell) -> bool:
         network: the network.
 
     Returns: True if later calls are unnecessary, because the network has no tables, or a table
-    already has steps or rows.
+        already has steps or rows.
     """
     tables = tables_of(network)
     if not tables or any(table.step or table.stats()["rows"] for table in tables):

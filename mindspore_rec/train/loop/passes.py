@@ -417,7 +417,7 @@ def _dataset_seed(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
-    """Inside the context, the random generators have the states `generators`."""
+    """Set all random generators to `generators` in the context; restore their states at the end."""
     now = random_state()
     with _dataset_seed(generators[_SEED]):
         set_random_state(dict(generators))

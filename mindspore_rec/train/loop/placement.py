@@ -4,7 +4,8 @@
 `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run their lookups on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
 the update of dense parameters to the host. All parts of the model that are not listed above run on
-the device. `set_dense_device` moves a dense layer to a GPU if the layer runs as an operator.
+the device. `set_dense_device` moves dense layers that run as operators to a GPU. No other part is
+moved by `set_dense_device`.
 """
 
 from __future__ import annotations

@@ -836,7 +836,7 @@ class RecModel(ModelEvaluation):
 
     @property
     def states(self) -> dict[str, Any]:
-        """Learned scales of the schema as a dict, for the argument `states` of `RecCheckpoint`."""
+        """Learned scales of the schema as a dict, for the argument `states` of a checkpoint."""
         return {} if self._rows is None else {"features": self._rows.schema}
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

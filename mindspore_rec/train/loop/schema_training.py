@@ -256,7 +256,7 @@ class SchemaTraining:
         """Return the network's tables; a log of events replaces each table of users.
 
         Args:
-            events: logs of events, as rows of raw columns.
+            events: tables of raw columns; their rows contain the events.
         """
         tables: dict[str, Any] = {each.name: each for each in tables_of(self.network)}
         if not self.schema.pipeline.kept:

@@ -114,7 +114,7 @@ class BinaryMetric(MergedMetric):
             TypeError: an input is not an array of numbers.
             ValueError: the number of inputs, a shape or a length is wrong, or labels are not 0 or
                 1. A ValueError is also raised if predictions are NaN or infinite, or if
-                   ``from_logits`` is False and predictions are outside ``[0, 1]``.
+                ``from_logits`` is False and predictions are outside ``[0, 1]``.
         """
         if len(inputs) != len(self.inputs):
             raise ValueError(

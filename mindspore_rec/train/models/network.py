@@ -62,8 +62,7 @@ class Network(nn.Cell):
         float32 Tensor `[B, T]`, one logit per label. For a label that is a number, the output is
         the standardized label, (label - mean) / deviation; `RecModel.predict` converts the output
         to the unit of the label. With several members, the output in training has the shape
-        `[members * B, T]`
-            and contains the logits of one member after the other.
+        `[members * B, T]` and contains the outputs of one member after the other.
 
     Attributes:
         schema: a copy of the schema; None if the network was made from a `Features`. The scales of

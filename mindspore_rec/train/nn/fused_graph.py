@@ -132,7 +132,7 @@ class FusedGraph(FusedLayer):
         return outputs[0] if len(self.results) == 1 else outputs
 
     def fits(self, inputs: Any, matrices: Any, may_branch: bool) -> Any:
-        """Return whether all Tensors have the same number of rows, and return the inputs' widths.
+        """Return whether all Tensors have the same number of rows and the widths of the inputs.
 
         Static shapes are compared once, when the graph is compiled. For dynamic shapes, the
         function returns True if `expects_rows` is True. If `expects_rows` is False and `may_branch`

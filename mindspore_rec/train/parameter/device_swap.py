@@ -13,7 +13,7 @@ __all__ = ["Swap"]
 
 
 class _Exchange(nn.Cell):
-    """Gather rows of some slots, then write other rows into the slots, for any number of rows."""
+    """Gather rows at some slots, then write new rows at given slots, for any number of rows."""
 
     def __init__(self, values: Parameter, states: Parameter) -> None:
         super().__init__(auto_prefix=False)

@@ -147,7 +147,7 @@ class DynamicTable(TableParameter):
         )
 
     def collect_evicted(self, on: bool) -> None:
-        """Start or stop collecting evicted keys for `take_evicted`; stopping drops the keys."""
+        """Start or stop collecting evicted keys for `take_evicted`; a stop drops collected keys."""
         self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:

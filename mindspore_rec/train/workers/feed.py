@@ -31,8 +31,7 @@ class Reader:
             always False.
         has_batch: function that returns True if the reader has a batch for the next step, but the
             source does not have another batch yet. `has_batch` must return the same value on all
-            workers.
-            Default: always False.
+            workers. Default: always False.
         on_idle: function that all workers call together while they wait for data. Default: none.
     """
 

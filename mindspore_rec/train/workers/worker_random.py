@@ -32,8 +32,8 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 
     Warns:
         RuntimeWarning: worker 0 warns at most twice: once about cells of MindSpore, and once about
-        layers of this package that run as MindSpore's layers. A warning names the first affected
-        cell and the remedy.
+            layers of this package that run as MindSpore's layers. A warning names the first
+            affected cell and the remedy.
     """
     drawing = _drawing(network)
     for cell in drawing.values():

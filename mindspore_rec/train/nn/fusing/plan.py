@@ -340,7 +340,7 @@ class _Planner:
         return True
 
     def _takes_reshape(self, step: Step) -> bool:
-        """Return True if the step only reshapes rows to vectors, which the operator may omit."""
+        """If the step only reshapes rows to vectors, add its value to the plan, and return True."""
         numbers = _only(step.args[0])
         if not numbers or _last_width(step) not in (0, self._width_of(numbers[0])):
             return False
