@@ -86,7 +86,7 @@ def save(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 
 def spread_keys(numbers: np.ndarray) -> np.ndarray:
-    """Return the upper 63 bits of MurmurHash3's 64-bit finalizer for each number."""
+    """Return MurmurHash3's finalizer of each number, upper 63 bits: most likely distinct keys."""
     x = numbers.astype(np.uint64)
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)

@@ -9,7 +9,7 @@
 since the common ancestor of HEAD and `--base`, and checks the types of all files. `near` prints the
 C++ test files in the folders of changed files, and the C++ test files that include a changed
 header, directly or indirectly. The files nearest to a change are first. `cpp` compiles C++ test
-files for at most `CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files.
+files in the order of `near` until `CPP_SECONDS` are over, and prints the compiled files.
 `pytest` runs changed test files and the checks of `ALWAYS`. In the remaining time up to
 `--seconds`, `pytest` runs the tests that import a changed file, directly or indirectly. Tests
 nearest to a change run first. The command `pytest` prints the number of test files that ran; `bash

@@ -58,7 +58,7 @@ def _answered(connection: socket.socket) -> None:
 
 
 def _trickle(connection: socket.socket, data: bytes, stay: float) -> None:
-    """Send bytes one at a time, ten in `stay` seconds; stop after `stay` seconds."""
+    """Send single bytes, ten in `stay` seconds; stop after `stay` seconds or the last byte."""
     end = time.monotonic() + stay
     for byte in data:
         if time.monotonic() > end:

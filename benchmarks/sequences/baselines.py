@@ -183,7 +183,7 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 def markov(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by counts of transitions: how often an item came one, two or three places after another.
+    """Rank by transitions from the newest items: how often an item came one to three places later.
 
     A transition between items that are s places apart counts ``skip ** (s - 1)``. An item's counts
     are divided by ``total ** norm``, where ``total`` is the sum of these counts.
