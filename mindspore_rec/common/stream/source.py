@@ -263,7 +263,7 @@ class StreamSource:
             workers: number of workers.
 
         Raises:
-            ValueError: the stream begins at the latest messages, but the journal already exists.
+            ValueError: the stream begins at the latest messages, but the journal has decisions.
             RuntimeError: batches have been taken.
         """
         if self._apart == (worker, workers):
