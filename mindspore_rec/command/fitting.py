@@ -145,7 +145,10 @@ def fit(
 def checkpoint_at(
     place: Place, train: TrainSettings, model: RecModel, source: BatchSource
 ) -> list[RecCheckpoint]:
-    """Restore the newest checkpoint, and return the callback that saves checkpoints."""
+    """Return the callback that saves checkpoints; empty if `place` has no directory for them.
+
+    If `place.resume` is True, the newest checkpoint is restored first.
+    """
     if place.checkpoints is None:
         return []
     checkpoint = RecCheckpoint(

@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> Result:
 def _write_network(path: Path) -> None:
     """Write a saved model's network as ONNX; do nothing if an earlier call has tried to write it.
 
-    If the network cannot be written, the command continues, because the server can run the network
-    with MindSpore.
+    If the network cannot be written, the function prints the reason, and the command continues,
+    because the server can run the network with MindSpore.
     """
     if importlib.util.find_spec("mindspore") is None:
         return

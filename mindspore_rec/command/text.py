@@ -24,7 +24,7 @@ def number(value: Any) -> str:
 
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table as lines of text, in which only the first column is left-aligned.
+    """Return a table as lines of text: the first column left-aligned, the others right-aligned.
 
     Example:
         >>> print(text_table(["", "auc"], [["dcn_v2", 0.75], ["base rate", 0.5]]))

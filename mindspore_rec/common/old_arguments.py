@@ -79,8 +79,8 @@ class InSettings:
         kind: class of the settings object.
         names: names of the old arguments.
         first: text that the warning shows for the first argument of `kind`, such as `"path, "`. If
-            `first` is set, the value that a call passes for `argument` becomes the first argument
-            of `kind`.
+            `first` is set, a value of `argument` that is not a settings object becomes the first
+            argument of `kind`.
     """
 
     argument: str

@@ -100,6 +100,8 @@ def _line(requirements: Sequence[str], feature: str, install: str) -> Line:
 def _packages(requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield pairs (name of a required package, requirement with the bounds of its version).
 
+    A package in brackets has no bounds.
+
     Example:
         >>> list(_packages(["redis[hiredis]>=5.1,<9"]))
         [('redis', 'redis>=5.1,<9'), ('hiredis', 'hiredis')]

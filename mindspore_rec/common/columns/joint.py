@@ -62,7 +62,7 @@ class JointFeature(Feature):
     def apply_training(
         self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
     ) -> np.ndarray:
-        """Return the values of rows on which a network trains, as `apply` does for other rows.
+        """Return the values of rows on which a network trains. By default, call `apply`.
 
         Args:
             values: the columns that `training_columns` names, as a struct array ``[B]``.

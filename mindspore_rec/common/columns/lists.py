@@ -16,8 +16,7 @@ from mindspore_rec.common.columns.transforms import Feature
 __all__ = ["PADDING_KEY", "Categories", "Words", "values_of_lists"]
 
 PADDING_KEY = -(1 << 63)
-"""Key that fills up a short list. A hashed value has this key with probability 2**-64.
-"""
+"""Key that fills up a short list. A hashed value has this key with probability 2**-64."""
 
 _MOST_VALUES = 4096
 _BETWEEN_WORDS = r"[^\p{L}\p{N}]+"

@@ -107,7 +107,7 @@ class Runner(ABC):
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
-        """Load the tables and dense parameters of a chain: a checkpoint and its deltas.
+        """Load a chain (a checkpoint and its deltas) into tables and parameters, before any answer.
 
         Raises:
             CheckpointError: the chain belongs to another network.

@@ -16,8 +16,8 @@ def raise_on(rank: int, worker: int, error: Exception) -> NoReturn:
     """Raise an error that all workers detected: at once on one worker, later on the others.
 
     A worker that ends with an error ends the job, so the output shows only this worker's error. If
-    the first worker catches the error and continues, the other workers raise the error after
-    `GRACE` seconds.
+    the program of this worker continues after the error, the other workers raise the error too,
+    after `GRACE` seconds.
 
     Args:
         rank: index of this worker.

@@ -132,7 +132,7 @@ def dequantise(
         both = np.stack([codes & 15, codes >> 4], axis=2)
         codes = both.reshape(len(codes), 2 * width)[:, :dim]
     # The product of a scale (11 bits) and a code (8 bits) is exact in float32, so only the sum is
-    # rounded.
+    # rounded, as in a fused operation.
     scaled = codes.astype(np.float32) * scale.astype(np.float32)[:, None]
     return np.asarray(scaled + offset.astype(np.float32)[:, None])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow types of numbers: float32, halffloat for float16, extension types for bfloat16 and int8.
+"""Arrow types in files: float32, halffloat for float16, extension types for bfloat16 and int8.
 
 In a structured array, a column of bfloat16 is uint16, the upper half of a float32. In a file, a
 column of bfloat16 has the Arrow extension type `mindspore_rec.bfloat16` over fixed-size lists of

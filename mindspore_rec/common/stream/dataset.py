@@ -46,14 +46,14 @@ class StreamingDataset(BatchSource):
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
         transform: function, for example a `FeaturePipeline`, that converts an Arrow record batch to
-            a dict from column name to array ``[B, ...]``. The label must be the last column. If the
+            a dict from column name to whole-batch array. The label must be the last column. If the
             transform has `state_dict` and `load_state_dict`, the transform's state is part of the
             dataset's state. A batch that has no rows after the transform is skipped. The transform
             may also be a `Schema`, which must be fitted already, because the schema does not learn
             from the stream. Default: `to_arrays`, which does not change the columns.
-        columns: names of the columns of a batch, in order, with the label last. Omit columns that
-            are not inputs of the network, such as the event time. Default: None, which means all
-            columns.
+        columns: names of the columns of a batch, in order, with the label last. Columns that are
+            not inputs of the network, such as the event time, may be left out. Default: None, which
+            means all columns.
 
     Raises:
         TypeError: `source`, `transform` or `columns` is of the wrong type.

@@ -107,8 +107,8 @@ class Format(ABC):
         check: function that checks rows, and raises BadMessageError if a value is illegal in its
             column. Default: None.
         sequence_of: function that returns a message's producer and sequence number, or None for a
-            message without a number. Sequence numbers are used to detect duplicates.
-            Default: None, which means that no message has a number.
+            message without a number. Sequence numbers are used to detect duplicates. Default:
+            None, which means that no message has a number.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `schema` has no

@@ -251,8 +251,8 @@ class Interleaver:
 
         Args:
             most: maximum number of rows to take, at least 1.
-            stop: value of the attribute `taken` at which to stop.
-                Default: None, which means no limit.
+            stop: value of the attribute `taken` at which to stop. Default: None, which means no
+                limit.
 
         Returns: A slice of rows, which may be empty. The result is None if the partition that has
             the turn has no message yet, or if `stop` is reached.

@@ -39,8 +39,9 @@ def ensure_topic(
 ) -> int:
     """Create a topic if it is missing.
 
-    In a new topic, the timestamp of a message is the broker's time, and not the sender's time. A
-    broker refuses messages whose timestamp is more than an hour ahead of its clock.
+    In a new topic, the timestamp of a message is the broker's time, and not the sender's time. With
+    the sender's time, the broker would refuse messages of a process whose clock is more than an
+    hour ahead.
 
     Args:
         brokers: "host:port" of Kafka, or several addresses.

@@ -28,7 +28,7 @@ class StreamLimits:
         max_future_seconds: number of seconds, at least 0, by which an event may be later than the
             timestamp of its message. If an event exceeds `max_future_seconds`, its message is bad.
             Default: None, which means no limit. A stream with `max_future_seconds` needs
-                `event_time`.
+            `event_time`.
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 256 for a `KafkaSource` that reads lines, and 1 for all other sources.
         skip_idle_seconds: maximum seconds, above 0, for which the stream waits for a partition that

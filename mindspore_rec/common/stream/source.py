@@ -75,8 +75,8 @@ class StreamSource:
     journal, a restarted stream still yields each row once, but possibly in different batches.
 
     A new partition of the topic is read from its beginning. The stream reads the new partition only
-    after it has taken all messages that were in the topic when reading began. The journal also
-    stores the decision to add a partition.
+    after the partition has a message, and after the stream has taken all messages that were in the
+    topic when reading began. The journal also stores the decision to add a partition.
 
     Args:
         client: reader of the topic.
@@ -91,8 +91,7 @@ class StreamSource:
             "earliest".
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
             message with an event time after 2106 (2**32 - 1 seconds) is bad.
-        limits: limits for the sizes of messages, for waits and for reading ahead. Default:
-            `StreamLimits()`.
+        limits: limits of messages, of waits and of reading ahead. Default: `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
             bad messages. Default: None, which means that the first bad message raises an error.
         journal: storage of decisions that depend on timing. If there are several workers, each
@@ -264,7 +263,7 @@ class StreamSource:
             workers: number of workers.
 
         Raises:
-            ValueError: the stream begins at the latest messages, but the journal already exists.
+            ValueError: the stream begins at the latest messages, but the journal has decisions.
             RuntimeError: batches have been taken.
         """
         if self._apart == (worker, workers):

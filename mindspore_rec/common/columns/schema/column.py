@@ -70,7 +70,8 @@ class Column:
             for no statistics.
 
     Raises:
-        TypeError, ValueError: an option is of the wrong type or out of range.
+        TypeError, ValueError: an option is of the wrong type or out of range. All kinds of columns
+            raise these errors.
     """
 
     kind: ClassVar[str]
@@ -463,7 +464,7 @@ class HistoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class KeptHistoryColumn(Column):
-    """Events of a user, which the library collects from earlier rows. The data have no such column.
+    """Last events of a row's user, which the library collects from rows; not a column of the data.
 
     A row's history contains the user's events before the time of the row, oldest first. The row
     itself becomes an event in the histories of later rows. A row's history contains no events with

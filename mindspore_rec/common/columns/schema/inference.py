@@ -149,7 +149,7 @@ def infer_columns(
     Raises:
         TypeError: an argument is of the wrong type.
         ValueError: a name is unknown or given twice, the sample is unsuitable for training, or no
-            column is left to predict from.
+            column is left to predict from. The message names the column and the remedy.
 
     Example:
         >>> rows = pa.table(

@@ -13,8 +13,7 @@ LEAK_AUC = 0.999
 """If a column's values alone have an AUC above this value, the column decides the label."""
 
 LEAST_OF_EACH = 10
-"""Minimum number of rows per label; with fewer, a column often divides labels by chance.
-"""
+"""Minimum number of rows per label; with fewer, a column often divides labels by chance."""
 
 _ROWS_OF_A_BIN = 16
 _MOST_BINS = 2000
@@ -137,7 +136,10 @@ def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) ->
 
 
 def _auc(scores: np.ndarray, ones: np.ndarray, zeros: np.ndarray) -> float:
-    """Return the AUC of scores. `ones` and `zeros` are the numbers of rows with label 1 and 0."""
+    """Return the AUC of scores; ties count half.
+
+    `ones[i]` and `zeros[i]` are the numbers of rows with label 1 and 0 that have `scores[i]`.
+    """
     if not ones.any() or not zeros.any():
         return 0.5
     order = np.argsort(scores)

@@ -285,7 +285,7 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Columns from which rows to predict get their histories.
+        """Optional columns of rows to predict, for histories that the library collects from rows.
 
         The user and the time of a row select a stored history; or the row contains the history
         itself.
@@ -553,7 +553,8 @@ class Schema:
             first_row: number of the first row in the data, for messages. Default: 0.
 
         Raises:
-            ValueError: a column is missing, or has an illegal value.
+            ValueError: a column is missing, or has an illegal value. The message names the column,
+                the row and the value.
 
         Example:
             >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
