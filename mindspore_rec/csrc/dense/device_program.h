@@ -4,10 +4,10 @@
 // and gradients of parameters are copied between the device's memory and the host's memory. All
 // values between inputs and outputs stay on the device.
 //
-// The host does the small work that occurs once per batch on single vectors: packing a cross
-// network, joining the statistics of a batch normalization, and summing up the gradient of a bias.
-// The work on single vectors takes only microseconds, and uses the same code as a program on the
-// host.
+// For some layers, the host does small work on single vectors once per batch, for example packing a
+// cross network, joining the statistics of a batch normalization, and summing up the gradient of a
+// bias. The work on single vectors takes only microseconds, and uses the same code as a program on
+// the host.
 #pragma once
 
 #include <cstdint>

@@ -212,8 +212,9 @@ class DenseProgram {
     int64_t column = 0;
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
-    // Index of the caller's matrix in BatchRun::given, or -1. The caller's matrix contains the rows
-    // of all slices, without padding rows. A value in the caller's matrix takes no space in `area`.
+    // Index of the caller's matrix in BatchRun::given, or -1. If the caller passes the matrix, a
+    // slice without padding rows uses the caller's matrix in place of the area. A slice with
+    // padding rows always uses the area.
     int given = -1;
   };
 

@@ -30,6 +30,7 @@ struct KeptLayout {
 struct UserRows {
   size_t size;
   const int64_t* user;  // index of the user's row, or -1 for an unknown user, who has no history
+                        // and whose event is not kept
   const int64_t* times;
   const uint8_t* is_event;
   const int64_t* values;  // [size, width]

@@ -55,8 +55,9 @@ RuleKind ParseRuleKind(const std::string& name);
 struct StepInput {
   float learning_rate = 0.0f;
   float weight_decay = 0.0f;
-  float grad_scale = 1.0f;  // factor of every gradient: 1 / loss scale, times the clip factor
-  int64_t step = 1;         // 1 for the first step
+  // Factor by which every gradient is multiplied first: 1 / loss scale, times the clip factor.
+  float grad_scale = 1.0f;
+  int64_t step = 1;  // 1 for the first step
   // The number that Table::BindOptimizer has returned to the optimizer. If `binding` is 0, the step
   // does not check which optimizer is bound to the table.
   int64_t binding = 0;

@@ -110,8 +110,8 @@ void DeviceCache::RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>
   batch->made_unique = true;
   size_t needed = rows_.Needed(*batch);
   if (needed > rows_.slots() && !trained) {
-    // Unpin the slots of earlier lookups here: an optimizer step unpins the slots of training
-    // lookups, but no optimizer step follows an evaluation lookup.
+    // Unpin the slots of earlier lookups here. An optimizer step would unpin the slots, but no
+    // optimizer step follows a lookup that does not train.
     rows_.NextStep();
     needed = rows_.Needed(*batch);
   }

@@ -73,7 +73,7 @@ class DeviceCache {
   // if the batch's keys do not fit into the cache together with the keys of the step's earlier
   // lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
-  // Assigns slots to the rows of the batch that have no slot. Cannot fail.
+  // Assigns slots to the rows of the batch, for this step and for later lookups. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);
 
   // ---- moves

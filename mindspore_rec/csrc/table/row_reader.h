@@ -29,8 +29,8 @@ class RowReader {
   // due for eviction were evicted from the shards.
   void Walk(const std::function<void(const KeyedRows&)>& fn);
   // Call fn with the rows outside host memory, one part at a time. Rows outside host memory are the
-  // rows in lower tiers, including rows due for eviction, and the rows of a static table that were
-  // never looked up.
+  // rows in lower tiers, including rows due for eviction, and the rows of a static table that have
+  // no place yet (ShardContext::has_unseen).
   void WalkBelow(const std::function<void(const KeyedRows&)>& fn);
   // Number of rows in all tiers, including rows that are due for eviction and not evicted yet.
   size_t Count() const;

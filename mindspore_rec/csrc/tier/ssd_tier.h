@@ -148,8 +148,8 @@ class SsdTier : public Tier {
   uint64_t SlotOf(uint64_t position) const { return position & ((uint64_t{1} << slot_bits_) - 1); }
   Segment& SegmentOf(uint64_t position) const { return *(*segments_)[OrdinalOf(position)]; }
   std::vector<Extent> Plan(std::vector<Request>* requests, const SegmentTable& segments) const;
-  // Requires write_mutex_. Makes sure that the segment head_ has room. Returns false if max_bytes
-  // allows fewer than `spare` further segments.
+  // Requires write_mutex_. Makes sure that the segment head_ has room. Returns false if, with
+  // head_, max_bytes would leave space for fewer than `spare` further segments.
   bool MakeRoom(uint64_t spare);
   bool HasSpace(uint64_t spare) const;  // under write_mutex_ or state_mutex_
   void SealHead();

@@ -27,8 +27,8 @@ class LookupExchange {
   void Run();
 
  private:
-  // Number of free bytes before the rows of a message. The free bytes fill a cache line, so the
-  // rows begin at a cache line's start.
+  // Number of free bytes before the rows of a message, for a row's metadata. The free bytes fill a
+  // cache line, so the rows begin at a cache line's start.
   static constexpr size_t kLine = 64;
 
   struct One {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PackedKeys: the distinct keys of a batch, with one part for each worker that owns keys; the keys
-// for worker 0 are first. For a replicated table, all keys are in one part, which is sent to every
-// worker. Rows are received, and gradients are sent, in the order of the keys.
+// PackedKeys: the distinct keys of a batch, in the order of the messages, with one part per worker;
+// the keys for worker 0 are first. For a replicated table, all keys are in one part, which is sent
+// to every worker. Rows are received, and gradients are sent, in the order of the keys.
 #pragma once
 
 #include <cstddef>

@@ -140,9 +140,9 @@ class Catalog:
     def reject(self, error: ChainError) -> None:
         """Ignore a checkpoint until one of its files changes.
 
-        If the files of a valid checkpoint are replaced after its manifest was read, loading fails,
-        because new files are read with an old manifest. If the files have changed, the checkpoint
-        is not ignored, and the next refresh reads the new manifest.
+        If the files of a valid checkpoint are replaced after its manifest was read, loading may
+        fail only because new files are read with an old manifest. If the files have changed, the
+        checkpoint is not ignored, and the next refresh reads the new manifest.
         """
         known = self._known.pop(error.path.name, None)
         fingerprint = _fingerprint(error.path) if known is None else known.fingerprint
@@ -188,8 +188,9 @@ class Catalog:
         remaining checkpoint.
 
         Raises:
-            ChainError: a checkpoint that newer checkpoints need is missing; or the directory has
-                checkpoints of another run, and no checkpoint of the applied run can be applied.
+            ChainError: there are newer checkpoints, but none can be applied, because a checkpoint
+                that they need is missing; or the directory has checkpoints of another run, and no
+                checkpoint of the applied run can be applied.
         """
         own = [entry for entry in self.good if entry.run == applied.run]
         for entry in own:

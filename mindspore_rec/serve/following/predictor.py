@@ -317,7 +317,7 @@ class Predictor:
         Args:
             table: name of the table.
             part: index of the part. Default: 0.
-            parts: number of parts, see `digests`. Default: 1, which means one digest over all rows.
+            parts: number of parts, see `digests`. Default: 1, which means one part with all rows.
 
         Raises:
             ValueError: there is no such table or part.

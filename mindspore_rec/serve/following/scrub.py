@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find a predictor's rows that were corrupted in memory, on Redis or on an SSD.
 
-The scrubber keeps a digest of each row, separate from the rows. The digests of changed rows are
-computed as soon as a checkpoint has been applied. A thread reads all rows again and again, a few at
-a time. The thread compares each row's digest with the stored digest. No checkpoint is applied
-during a comparison, so a row that a delta changes is never taken for a damaged row. The thread
-delays a request by at most the duration of a small request.
+The scrubber keeps a digest of each row, separate from the rows. As soon as a checkpoint has been
+applied, the digests of changed rows are computed from the numbers that lookups read. A thread reads
+all rows again and again, a few at a time. The thread compares each row's digest with the stored
+digest. No checkpoint is applied during a comparison, so a row that a delta changes is never taken
+for a damaged row. The thread delays a request by at most the duration of a small request.
 """
 
 from __future__ import annotations

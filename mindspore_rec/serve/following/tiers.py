@@ -65,7 +65,7 @@ class ServedTiers:
         """Add tiers to tables that have no rows yet.
 
         Raises:
-            ValueError: a table already has tiers, or has a device cache, or has int8 rows.
+            ValueError: a table already has tiers, a device cache, or int8 or int4 rows.
             OSError, ImportError, RemoteError: a tier cannot be opened.
         """
         for name, table in tables.items():

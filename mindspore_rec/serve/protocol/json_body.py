@@ -4,7 +4,7 @@
 orjson reads and writes JSON several times as fast as the standard library. If an object repeats a
 name, orjson keeps only the last value. orjson also turns integers beyond 64 bits into floats. The
 result of orjson is used only if the text certainly has no repeated names and no integers beyond 64
-bits. If a text may have repeated names or integers beyond 64 bits, the standard library reads the
+bits. If the result of orjson is not used, or orjson finds an error, the standard library reads the
 text. The error messages of the standard library also have more detail than the messages of orjson.
 """
 

@@ -41,8 +41,7 @@ class Protection:
             `add_protection_arguments`.
 
     Attributes:
-        metrics, bounds, in_flight, drain: the parts of the protection that do not depend on the
-            options.
+        metrics, bounds, in_flight, drain: the parts of the protection that every server has.
         tokens, tls, log: objects made from options; an object is None if the object's options are
             not set.
 
@@ -197,7 +196,7 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
     """Return the tokens that the options define, with the tokens' roles.
 
     Raises:
-        OSError, ValueError: a file cannot be read, or a required role has no token.
+        OSError, ValueError: a file cannot be read or is invalid, or a required role has no token.
     """
     plain, observe, control = (
         None if path is None else Path(path)

@@ -28,11 +28,11 @@ class HostRows {
   // between two parts.
   size_t PartKeys() const;
 
-  // Make the keys of the batch unique and find their rows. For training, promote the rows that are
-  // in lower tiers; for evaluation, copy these rows into batch->copies. Demote rows to make room
-  // for the rows that the shards will insert. If `pending` is not null, also reserve space for the
-  // pending rows, and add the batch's absent keys to `pending`. Throws if a tier fails or if host
-  // memory is too small. May also throw std::bad_alloc.
+  // Make the keys of the batch unique and find their rows. Promote the rows that are in lower tiers
+  // or, for evaluation, only copy these rows into batch->copies. Demote rows to make room for the
+  // rows that the shards will insert. If `pending` is not null, also reserve space for the pending
+  // rows, and add the batch's absent keys to `pending`. Throws if a tier fails or if host memory is
+  // too small. May also throw std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Demote rows to make room in host memory for `rows` new rows; return the number of new rows that
   // fit. If `prefetching` is true, MakeRoom does not demote rows that earlier prefetched batches

@@ -15,7 +15,7 @@ enum class LookupPurpose : uint8_t {
   kInsert,    // the same as kTrain outside of a step: hold the rows for the call
   kPut,       // give rows to all keys without admission; hold the rows for the call
   kUpdate,    // promote existing rows, insert none; hold the rows for the call
-  kReplace,   // the same as kUpdate for whole rows: rows in lower tiers are not read
+  kReplace,   // as kUpdate, but whole rows are overwritten: rows in lower tiers are not read
 };
 
 // The event after which a row may leave host memory.
