@@ -184,12 +184,12 @@ def called(module: str, name: str) -> Iterator[Public]:
 
 
 def one_worker_branches() -> list[str]:
-    """Return places where the code tests whether there is one worker or several."""
+    """Places where the code tests whether there is one worker or several."""
     return matches(ONE_WORKER, *files("*.py", folders=(PACKAGE.name,)))
 
 
 def long_signatures() -> list[str]:
-    """Return public functions and methods with more than ten arguments, outside `compat`."""
+    """Public functions and methods with more than ten arguments, outside `compat`."""
     return [
         f"{each.name} ({len(each.arguments)})"
         for each in public()
@@ -198,7 +198,7 @@ def long_signatures() -> list[str]:
 
 
 def other_words() -> list[str]:
-    """Return public names and arguments with an unusual term, such as `dim` for `embedding_dim`."""
+    """Public names and arguments with an unusual term, such as `dim` for `embedding_dim`."""
     named = [
         f"{each.name}({argument}=)"
         for each in public()
@@ -209,7 +209,7 @@ def other_words() -> list[str]:
 
 
 def twins() -> list[str]:
-    """Return pairs of classes that do the same work on rows, and so duplicate code."""
+    """Pairs of classes that do the same work on rows, and so duplicate code."""
     classes = {
         node.name
         for file in files("*.py", folders=(PACKAGE.name,))
@@ -220,7 +220,7 @@ def twins() -> list[str]:
 
 
 def vague_variables() -> list[str]:
-    """Return variables and arguments whose names state a value's origin instead of its meaning."""
+    """Variables and arguments whose names state a value's origin instead of its meaning."""
     places = []
     for file in files("*.py"):
         for node in ast.walk(tree(file)):
@@ -236,14 +236,14 @@ def vague_variables() -> list[str]:
 
 
 def pronouns() -> list[str]:
-    """Return pronouns that stand where a noun belongs, in pages, comments and docstrings."""
+    """Pronouns that stand where a noun belongs, in pages, comments and docstrings."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
     pages += files("*.md", folders=(*READ, "docs"))
     return matches(PRONOUNS, *pages, *files("*.py", "*.h", "*.cc", "*.inl"))
 
 
 def readme_lines() -> list[str]:
-    """Return the place of each line of README.md."""
+    """Lines of README.md."""
     readme = ROOT / "README.md"
     return [place(readme, line) for line in range(1, readme.read_text().count("\n") + 1)]
 

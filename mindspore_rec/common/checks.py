@@ -24,7 +24,7 @@ def _shown(value: Any) -> str:
     try:
         text = " ".join(_REPR.repr(value).split())
     except ValueError:  # Python refuses to write an int of thousands of digits
-        text = f"an int of {value.bit_length()} bits"
+        text = f"{type(value).__name__} with thousands of digits"
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 

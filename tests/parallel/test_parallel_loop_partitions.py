@@ -18,6 +18,7 @@ from mindspore_rec.common.stream.journal import Decision
 from mindspore_rec.common.stream.partition_split import partitions_of
 from mindspore_rec.common.stream.worker_states import join_states, state_for, states_in
 from mindspore_rec.stream import (
+    BatchWrapper,
     Journal,
     MemoryTopic,
     StreamingDataset,
@@ -134,6 +135,15 @@ def test_what_cannot_be_divided_is_refused() -> None:
         next(stream)
         with pytest.raises(RuntimeError, match="before its first batch"):
             stream.split_by_worker(0, 2)
+
+
+def test_a_wrapped_stream_is_divided_by_its_partitions_too() -> None:
+    """Each worker reads its own messages, as of a stream that is not wrapped."""
+    topic = topic_of([[4] * 3] * 2)
+    for worker in range(2):
+        with stream_of(topic, 8) as stream:
+            share = BatchWrapper(stream).split_by_worker(worker, 2)
+            assert share is not None and share.covered_streams()[0].partitions == [worker]
 
 
 WAIT = StreamLimits(max_wait_seconds=0.05)

@@ -238,14 +238,14 @@ def test_the_event_time_is_the_latest_of_the_very_batch(kind: str) -> None:
 
 def test_a_batch_without_a_legal_time_has_none() -> None:
     topic = MemoryTopic()
-    for times in ([0.5, -3.0], [None, None], [None, 7.9], [float("-inf"), 2.0**32 - 1]):
+    for times in ([0.5, -3.0], [1.0, 0.0], [None, None], [None, 7.9], [float("-inf"), 2.0**32 - 1]):
         topic.append(pack(pa.table({"t": pa.array(times, pa.float64()), "x": [1.0, 2.0]})))
     schema = pa.schema({"t": pa.float64(), "x": pa.float64()})
     source = StreamSource(
-        topic.client(), ArrowFormat(schema), 2, event_time="t", stop=StopWhen(batches=4)
+        topic.client(), ArrowFormat(schema), 2, event_time="t", stop=StopWhen(batches=5)
     )
     with StreamingDataset(source) as batches:
-        assert [batch.event_time for batch in batches.read()] == [None, None, 7, 2**32 - 1]
+        assert [batch.event_time for batch in batches.read()] == [None, 1, None, 7, 2**32 - 1]
 
 
 def test_an_event_that_no_table_can_keep_is_bad() -> None:

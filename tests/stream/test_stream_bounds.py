@@ -41,6 +41,12 @@ def packed(table: pa.Table, compression: str | None = "zstd") -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def without_rows(column: pa.DataType) -> bytes:
+    sink = pa.BufferOutputStream()
+    pa.ipc.new_stream(sink, pa.schema({"x": column})).close()
+    return sink.getvalue().to_pybytes()
+
+
 def zeros(rows: int) -> pa.Table:
     return pa.table({"x": np.zeros(rows, np.int64), "s": pa.array([""]).take(pa.array([0] * rows))})
 
@@ -105,6 +111,20 @@ def test_a_bomb_is_bad_before_it_is_decoded(kind: str) -> None:
     assert pa.default_memory_pool().max_memory() <= before + (16 << 20)
 
 
+def test_columns_of_every_refused_type_are_told() -> None:
+    refused = {
+        "columns nested deeper than 16": nested(16),
+        "a column of type union": pa.sparse_union([pa.field("x", pa.int64())]),
+        "a column of type run-end encoded": pa.run_end_encoded(pa.int32(), pa.int64()),
+        "a column of type list view": pa.list_view(pa.int64()),
+        "a column of type large list view": pa.large_list_view(pa.int64()),
+    }
+    for text, kind in refused.items():
+        for column in (kind, pa.struct([("y", pa.int64()), ("z", kind)])):
+            assert reason(ArrowFormat(SCHEMA), without_rows(column)) == f"format: {text}"
+    assert decoded_bytes(without_rows(nested(15)), MOST) == 0
+
+
 @pytest.mark.parametrize(
     "kind", [pa.dictionary(pa.int32(), pa.string()), pa.string_view()], ids=["dictionary", "view"]
 )
@@ -125,6 +145,25 @@ def test_a_buffer_before_its_message_is_bad(forged: tuple[int, int]) -> None:
     assert value.count(texts) == 1
     said = reason(ArrowFormat(SCHEMA), value.replace(texts, struct.pack("<qq", *forged)))
     assert "a buffer of Arrow before its body" in said
+
+
+def test_a_compressed_buffer_beyond_its_message_is_bad() -> None:
+    """The last bytes of the rows are missing, and the message says that it has none there."""
+    value = packed(pa.table({"x": list(range(99)), "s": ["a" * 99] * 99}, SCHEMA))
+    at = SCHEMA.serialize().size  # of the message with the rows
+    body = len(value) - 8 - (at + 8 + struct.unpack_from("<i", value, at + 4)[0])
+    assert value.count(struct.pack("<q", body)) == 1
+    cut = value.replace(struct.pack("<q", body), struct.pack("<q", body - 8))
+    text = reason(ArrowFormat(SCHEMA), cut[:-16] + cut[-8:])
+    assert text == "format: a buffer of Arrow beyond its body"
+
+
+def test_a_bad_message_is_known_wherever_its_piece_of_the_messages_begins() -> None:
+    """One large message is decoded at a time: a bad one is told by its place among all."""
+    large, bad = packed(zeros(1000)), ONE[:-20]
+    decoded = ArrowFormat(SCHEMA, 16_000).decode([large, bad, large, bad, large, large, bad])
+    assert [(i, decoded.bad[i].reason) for i in decoded.bad] == [(i, "format") for i in (1, 3, 6)]
+    assert decoded.counts.tolist() == [1000, 0, 1000, 0, 1000, 1000, 0]
 
 
 def test_the_limit_is_an_option() -> None:

@@ -168,15 +168,19 @@ def test_a_broker_that_knows_no_broker_yet_is_waited_for(
 
     client = KafkaClient(broker.address, topic())
     answer, empty = client._consumer.partitions_for_topic, [True] * 3
+    calls, ready = 0, time.monotonic() + 0.3
 
     def partitions_for_topic(name: str) -> Any:
-        if empty:
-            empty.pop()
+        nonlocal calls
+        calls += 1
+        if empty or time.monotonic() < ready:
+            del empty[:1]
             raise MetadataEmptyBrokerList("no brokers")
         return answer(name)
 
     monkeypatch.setattr(client._consumer, "partitions_for_topic", partitions_for_topic)
     assert client.partitions() == [0] and not empty
+    assert calls < 9  # it is not asked without a pause
     client.close()
 
 

@@ -249,6 +249,42 @@ def test_a_feature_worker_goes_on_with_a_partition_added_by_its_state(
     assert got == [0, 1, 2, 4, 3, 5, 6, 8, 7, 9]
 
 
+def test_a_feature_worker_adds_no_partition_before_its_state_has_it(tmp_path: Path) -> None:
+    """One that was killed is repeated from its state alone, and what came meanwhile is not lost."""
+    raw, features = MemoryTopic(topic="raw"), MemoryTopic()
+
+    def worker(batches: int, save_seconds: float) -> FeatureWorker:
+        sender = DataSender(features, sender_name="w", message_rows=2)
+        stop = StopWhen(batches=batches, seconds=20.0)
+        dataset = StreamingDataset(stream(raw, 2, limits=StreamLimits(turn_messages=2), stop=stop))
+        return FeatureWorker(dataset, sender, tmp_path / "state", save_seconds)
+
+    append(raw, 0, 0, 1)
+    worker(1, 0.0).run()
+    raw.add_partitions()
+    append(raw, 0, 2, 3)
+    append(raw, 1, 10, 11)
+    append(raw, 1, 12, 13)
+    killed = worker(9, 1e9)
+    send, sent = killed._sender.send, list[Any]()
+
+    def send_two(batch: Any) -> None:
+        if len(sent) == 2:
+            raise KeyboardInterrupt  # as if it had been killed before it saved
+        send(batch)
+        sent.append(batch)
+        append(raw, 0, *range(2 + 2 * len(sent), 4 + 2 * len(sent)))
+
+    killed._sender.send = send_two  # type: ignore[assignment, method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        killed.run()
+    (tmp_path / "state.journal").unlink(missing_ok=True)
+    worker(5, 0.0).run()
+    with DataReceiver(features, batch_size=2, stop=StopWhen(idle_seconds=0.3)) as receiver:
+        got: list[int] = sum((batch["x"].to_pylist() for batch in receiver), [])
+    assert sorted(got) == [*range(8), *range(10, 14)]
+
+
 @pytest.mark.parametrize("before", [[], [1], [1, 2], [1, 2, 3]])
 def test_a_feature_worker_reads_a_new_partition_while_the_others_are_silent(
     tmp_path: Path, before: list[int]

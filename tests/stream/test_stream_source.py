@@ -365,6 +365,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"partitions": [7]}, "partitions must be distinct ones of"),
     ({"start": "middle"}, "start must be"),
     ({"start": {1: 0}}, "start must have an offset"),
+    ({"start": {0: 1 << 63}}, "start must be in"),
     ({"event_time": "y"}, "event_time must be a column"),
     ({"limits": StreamLimits(max_future_seconds=1.0)}, "max_future_seconds needs event_time"),
     (
@@ -417,6 +418,15 @@ def test_values_out_of_range(
     assert stream.state_dict()["dead"] == ({"value": bad} if bad else {})
     reasons = [dict(letter.headers)["reason"] for letter in letters.messages()]
     assert reasons == [b"value"] * bad
+
+
+def test_a_journal_of_an_earlier_stream_is_refused_at_the_latest_messages() -> None:
+    """Its decisions were made at messages that this stream does not read."""
+    journal = Journal()
+    journal.append(Decision(1, "cut", -1))
+    with source(MemoryTopic(), 1, start="latest", journal=journal) as stream:
+        with pytest.raises(ValueError, match="journal must be new where start is 'latest'"):
+            next(stream)
 
 
 def test_states_of_other_streams_are_refused() -> None:

@@ -239,6 +239,17 @@ def test_one_that_comes_back_is_ignored_and_told(tmp_path: Path) -> None:
     assert names == {"state", "state.journal", ".state.lock"}
 
 
+def test_one_that_waits_for_messages_is_told_too(tmp_path: Path) -> None:
+    """Before it is idle for long enough to end, or to save its state."""
+    raw, channel, stop = MemoryTopic(topic="raw"), MemoryTopic(), StopWhen(idle_seconds=30.0)
+    first = make(raw, channel, tmp_path / "state", 5, stop=stop)
+    (tmp_path / "copy").write_bytes((tmp_path / "state").read_bytes())  # as if on another host
+    with make(raw, channel, tmp_path / "copy", 5):
+        with pytest.raises(ReplacedError, match=r"another feature worker \(process .*'w'"):
+            first.run()
+    assert first._dataset.source.stop_reason == ""  # it did not wait until it was idle
+
+
 @pytest.mark.kafka
 def test_one_that_comes_back_over_kafka(broker: Any, tmp_path: Path) -> None:
     comes_back(raw_topic(), broker.address, tmp_path / "state")

@@ -97,7 +97,7 @@ def test_a_broker_that_dies_and_comes_back(broker: Broker) -> None:
     sender.close()
 
 
-def test_a_broker_that_answers_late(broker: Broker) -> None:
+def test_a_broker_that_answers_late(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     """What the first client sent gets in too, when the broker wakes up."""
     sender = DataSender(broker.address, num_shards=2, dataset_name="frozen", message_rows=2)
     writer = impatient(sender, 0.5)
@@ -112,6 +112,7 @@ def test_a_broker_that_answers_late(broker: Broker) -> None:
     rows, duplicates = received(broker.address, "frozen", sending.sent)
     assert rows == list(range(sending.sent))
     assert writer.replaced >= 1 and duplicates > 0
+    assert ": nothing was confirmed for 0.5 s" in caplog.text
     sender.close()
 
 

@@ -101,11 +101,14 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
         return pc.if_else(pc.or_(is_one, is_zero), is_one, None)
     if is_text(values.type):
         if isinstance(positive, bool):
-            return pc.equal(pc.utf8_lower(values), str(positive).lower())
+            names = (str(positive).lower(), str(int(positive)))
+            return pc.is_in(pc.utf8_lower(values), pa.array(names, values.type))
+        if isinstance(positive, float) and positive.is_integer():
+            positive = int(positive)
         return pc.equal(values, str(positive))
     if isinstance(positive, str):
         positive = _number_of(column, positive)
-    return pc.equal(_as_numbers(column, values), float(positive))
+    return _are_equal(column, values, positive)
 
 
 def _number_of(column: str | int, positive: str) -> float:
@@ -114,7 +117,10 @@ def _number_of(column: str | int, positive: str) -> float:
         raise ValueError(
             f"label {column!r} has numbers, so positive must be a number, got {positive!r}"
         )
-    return float(positive)
+    try:
+        return int(positive)
+    except ValueError:
+        return float(positive)
 
 
 def bool_of(column: str | int, positive: Any) -> bool:

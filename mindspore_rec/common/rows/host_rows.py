@@ -126,8 +126,8 @@ class HostRows(NativeAccess):
             opened: function that is called with the `RedisTier` when the tier is opened.
 
         Raises:
-            ValueError: the table already has rows, tiers or a device cache, stores rows of 8 bits,
-                or is distributed over several workers.
+            ValueError: the table already has rows, tiers or a device cache, stores int8 or int4
+                rows, or is distributed over several workers.
             OSError, ImportError, RemoteError: a tier cannot be opened.
         """
         native = self._synchronised()
