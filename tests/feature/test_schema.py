@@ -320,3 +320,27 @@ def test_the_positive_value_of_numbers(values: Any, positive: Any) -> None:
 def test_numbers_have_no_positive_text(positive: str) -> None:
     with pytest.raises(ValueError, match="'n' has numbers, so positive must be a number, got"):
         Label("n", positive).apply(pa.array([1, 0]), learn=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "positive"),
+    [
+        (pa.array([2**53, 2**53 + 1]), str(2**53 + 1)),
+        (pa.array([2**53, 2**53 + 1]), 2**53 + 1),
+        (pa.array([0.2, 0.1], pa.float32()), 0.1),
+        (pa.array([0.2, 0.1], pa.float16()), "0.1"),
+        (pa.array(["5", "4"]), 4.0),
+        (pa.array(["0", "1"]), True),
+        (pa.array(["1", "0"]), False),
+    ],
+)
+def test_a_positive_value_is_compared_in_the_type_of_the_labels(
+    values: pa.Array, positive: Any
+) -> None:
+    assert Label("y", positive).apply(values, learn=False).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("positive", [300, -1, 10**400, 0.5, "1e999"])
+def test_a_positive_value_that_the_type_cannot_have_is_never_there(positive: Any) -> None:
+    labels = pa.array([44, 255], pa.uint8())
+    assert Label("y", positive).apply(labels, learn=False).tolist() == [0, 0]

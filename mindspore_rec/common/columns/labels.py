@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -101,14 +102,28 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
         return pc.if_else(pc.or_(is_one, is_zero), is_one, None)
     if is_text(values.type):
         if isinstance(positive, bool):
-            names = (str(positive).lower(), str(int(positive)))
-            return pc.is_in(pc.utf8_lower(values), pa.array(names, values.type))
+            lower = pc.utf8_lower(values)
+            as_word = pc.equal(lower, str(positive).lower())
+            return pc.or_(as_word, pc.equal(lower, str(int(positive))))
         if isinstance(positive, float) and positive.is_integer():
             positive = int(positive)
         return pc.equal(values, str(positive))
     if isinstance(positive, str):
         positive = _number_of(column, positive)
     return _are_equal(column, values, positive)
+
+
+def _are_equal(column: str | int, values: pa.Array, number: float) -> pa.Array:
+    """Return a bool array, True for values that equal `number` in the type of the values."""
+    kind = values.type
+    try:
+        if pa.types.is_integer(kind) and number == number // 1:
+            return pc.equal(values, pa.scalar(int(number), kind))  # exact above 2^53, too
+        if pa.types.is_floating(kind):
+            number = float(kind.to_pandas_dtype()(number))  # 0.1 is another number in float32
+    except (pa.ArrowInvalid, OverflowError):  # the type has no such number
+        number = math.inf
+    return pc.equal(_as_numbers(column, values), float(number))
 
 
 def _number_of(column: str | int, positive: str) -> float:

@@ -150,6 +150,21 @@ class Catalog:
             self._pass_over(error, fingerprint)
         self.good = [entry for entry in self.good if entry.path != error.path]
 
+    def forget_changed(self, entries: Sequence[Entry]) -> bool:
+        """Return True if a checkpoint's files have changed since its manifest was read.
+
+        The next refresh reads the manifests of the changed checkpoints again.
+        """
+        changed = [
+            entry.path.name
+            for entry in entries
+            if entry.path.name in self._known
+            and self._known[entry.path.name].fingerprint != _fingerprint(entry.path)
+        ]
+        for name in changed:
+            del self._known[name]
+        return bool(changed)
+
     def _pass_over(self, error: ChainError, fingerprint: Any) -> None:
         self._bad[error.path.name] = (fingerprint, error)
 
@@ -236,6 +251,7 @@ class Catalog:
 
 
 def _fingerprint(path: str | Path) -> Any:
+    """Return an object that changes when a file in a directory changes; None for no directory."""
     try:
         stats = [(each.name, each.stat()) for each in os.scandir(path)]
     except OSError:

@@ -151,6 +151,9 @@ class FollowedRun:
             except FileNotFoundError:
                 self._catalog.refresh()  # removed between two of its files
                 return
+        if self._catalog.forget_changed(chain):
+            self._catalog.refresh()  # repaired before the check: the next try reads the new files
+            return
         raise error
 
     # ---- the next ones

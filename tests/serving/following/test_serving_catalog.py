@@ -137,6 +137,21 @@ def test_repair_while_a_manifest_is_read_is_seen(
     assert catalog.errors(-1) == []
 
 
+def test_repair_before_the_check_of_a_chain_is_tried_again(again: tuple[Path, Path]) -> None:
+    run, _ = again
+    catalog = Catalog(run)
+    file = delta(run, 3) / "table_0.arrow"
+    whole = file.read_bytes()
+    flip(file)
+    catalog.refresh()
+    chain = catalog.first_chain()
+    assert not catalog.forget_changed(chain)
+    file.write_bytes(whole)
+    assert catalog.forget_changed(chain)
+    catalog.refresh()
+    assert not catalog.forget_changed(catalog.first_chain())
+
+
 def test_a_file_by_the_name_of_a_checkpoint_is_passed_over(again: tuple[Path, Path]) -> None:
     run, _ = again
     (run / "000000000004.full").write_text("not a checkpoint")
