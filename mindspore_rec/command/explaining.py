@@ -22,7 +22,7 @@ Predict = Callable[[pa.Table], Floats]
 
 @dataclass(frozen=True)
 class Importance:
-    """How much worse a model predicts if a column's values are shuffled among the rows.
+    """Loss of accuracy if a column's values are shuffled among the rows.
 
     Attributes:
         column: name of the column that is shuffled.

@@ -70,7 +70,7 @@ class KafkaSource:
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """How the rows are divided into training, validation and test rows.
+    """Division of the rows into training, validation and test rows.
 
     Args:
         by: 'time' to divide by the column of kind time, with the last rows as test rows; 'random'

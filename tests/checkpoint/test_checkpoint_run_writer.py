@@ -241,7 +241,7 @@ def test_a_merge_takes_what_counts_as_saved(net: Net, tmp_path: Path) -> None:
 def test_a_worker_that_merges_for_long_tells_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is silent for too long is taken for dead."""
+    """The others take a worker for dead that sends nothing for too long."""
     monkeypatch.setattr(team_module, "_HEARTBEAT", 0.01)
     exchanges = {name: Exchange(2) for name in ("checkpoint", "merge")}
 

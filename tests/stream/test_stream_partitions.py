@@ -250,7 +250,7 @@ def test_a_feature_worker_goes_on_with_a_partition_added_by_its_state(
 
 
 def test_a_feature_worker_adds_no_partition_before_its_state_has_it(tmp_path: Path) -> None:
-    """One that was killed is repeated from its state alone, and what came meanwhile is not lost."""
+    """A killed worker begins again from its state, and loses no message that came meanwhile."""
     raw, features = MemoryTopic(topic="raw"), MemoryTopic()
 
     def worker(batches: int, save_seconds: float) -> FeatureWorker:

@@ -20,7 +20,7 @@ _DAY = 86_400.0  # seconds
 
 @dataclass(frozen=True)
 class Probe:
-    """How the doctor examines one item.
+    """Examination of one item by the doctor.
 
     Attributes:
         find: the function that examines the item.

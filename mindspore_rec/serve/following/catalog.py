@@ -145,8 +145,8 @@ class Catalog:
         checkpoint is not ignored, and the next refresh reads the new manifest.
         """
         known = self._known.pop(error.path.name, None)
-        fingerprint = _fingerprint(error.path) if known is None else known.fingerprint
-        if fingerprint == _fingerprint(error.path):
+        fingerprint = _fingerprint(error.path)
+        if known is None or known.fingerprint == fingerprint:
             self._pass_over(error, fingerprint)
         self.good = [entry for entry in self.good if entry.path != error.path]
 

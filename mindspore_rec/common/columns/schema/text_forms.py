@@ -211,7 +211,7 @@ def _span(texts: pa.Array, format: str) -> int:
 
 @dataclass(frozen=True)
 class ListForm:
-    """How a column writes lists as texts.
+    """Form in which a column writes lists as texts.
 
     Args:
         separator: text between the values.
