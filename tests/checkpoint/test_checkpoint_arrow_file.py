@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from mindspore_rec import CheckpointError
 from mindspore_rec.common.run.arrow_file import read_batches
 from mindspore_rec.common.run.row_format import NUMBERS
-from mindspore_rec.common.run.table_file import read_rows, write_rows
+from mindspore_rec.common.run.table_file import check_rows, read_rows, row_type, write_rows
 
 SCHEMA = pa.schema([("key", pa.int64()), ("count", pa.uint32())])
 LENGTHS = (3, 0, 1, 70)
@@ -60,3 +62,50 @@ def test_rows_of_several_batches_are_read_as_written(tmp_path: Path) -> None:
     assert batches == [65_536, 65_536, 18_928]
     assert np.concatenate(parts).tobytes() == rows.tobytes()
     assert max(len(part) for part in read_rows(tmp_path / "a.arrow", dtype, len(rows), most=9)) == 9
+
+
+ROW = row_type(2, 0)
+
+
+def rows_of(count: int) -> np.ndarray:
+    rows = np.zeros(count, ROW)
+    rows["key"] = np.arange(count)
+    return rows
+
+
+@pytest.mark.parametrize("size", [0, 7, 1000, 1 << 20, -1])
+def test_a_file_truncated_while_it_is_read_is_damaged(tmp_path: Path, size: int) -> None:
+    file, rows = tmp_path / "a.arrow", rows_of(200_000)
+    write_rows(iter([rows]), ROW, file)
+    parts = read_rows(file, ROW, len(rows))
+    first = next(parts)
+    os.truncate(file, size % file.stat().st_size)
+    assert first.tobytes() == rows[: len(first)].tobytes()
+    if size == -1:  # the last byte belongs to the footer, which has been read
+        assert sum(map(len, parts)) == len(rows) - len(first)
+        return
+    with pytest.raises(CheckpointError, match="a.arrow is damaged"):
+        list(parts)
+
+
+def accepts(read: Callable[[Path, np.dtype, int], object], file: Path, count: int) -> bool:
+    try:
+        read(file, ROW, count)
+    except CheckpointError:
+        return False
+    return True
+
+
+def test_the_check_of_the_keys_accepts_the_files_that_a_reader_accepts(tmp_path: Path) -> None:
+    file, random = tmp_path / "a.arrow", np.random.default_rng(7)
+    write_rows(iter([rows_of(2)]), ROW, file)
+    whole = file.read_bytes()
+    outcomes = []
+    for _ in range(500):
+        changed = bytearray(whole)
+        for at in random.integers(len(whole), size=random.integers(1, 3)):
+            changed[at] = random.choice([0, 1, 8, 16, 255, changed[at] ^ (1 << random.integers(8))])
+        file.write_bytes(changed)
+        outcomes.append(accepts(check_rows, file, 2))
+        assert outcomes[-1] == accepts(lambda *of: list(read_rows(*of)), file, 2)
+    assert 50 < sum(outcomes) < 450

@@ -2,7 +2,7 @@
 """A directory as a disk that fails, and that forgets in a power loss what was not synced.
 
 Files are bytes in memory: no call of the system is made, which would be most of the time of a
-schedule. Functions of `os`, `open`, `pyarrow.OSFile` and `pyarrow.memory_map` are wrapped for paths
+schedule. Functions of `os`, `open` and `pyarrow.OSFile` are wrapped for paths
 of the disk. In a simulated thread each is a yield point before which the process may be killed or
 at which the operation may fail. The disk keeps what it has for certain: a file's contents as of its
 last fsync, a directory's names as of its own. Of the rest a power loss keeps what the seed says:
@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from safetensors import safe_open
 
-from tests.simulation.contents import Mapped, arrays_of
+from tests.simulation.contents import ArrowFile
 from tests.simulation.scheduler import Died, Scheduler, current_task
 
 __all__ = ["Disk", "FileLock", "make_directories"]
@@ -43,7 +42,6 @@ _real = {
     )
 }  # fmt: skip
 _RealFile = pa.OSFile
-_memory_map = pa.memory_map
 
 _NEVER_FAIL = frozenset(("stat", "lstat", "chmod", "close"))
 _FIRST_DESCRIPTOR = 1 << 20  # of files on the disk, beyond those of the system
@@ -272,14 +270,14 @@ class Disk:
                 setattr(os, name, getattr(self, f"_{name}"))
             shutil._use_fd_functions = False  # type: ignore[attr-defined]
             builtins.open = io.open = self._open_file  # type: ignore[assignment]
-            pa.OSFile, pa.memory_map = self._arrow_file, self._mapped
+            pa.OSFile = self._arrow_file
             yield
         finally:
             for name, function in _real.items():
                 setattr(os, name, function)
             shutil._use_fd_functions = before_rmtree  # type: ignore[attr-defined]
             builtins.open = io.open = _real_open
-            pa.OSFile, pa.memory_map = _RealFile, _memory_map
+            pa.OSFile = _RealFile
             self._descriptors.clear()
 
     def descriptor(self, path: str, node: _Node) -> int:
@@ -523,19 +521,7 @@ class Disk:
         if "w" in mode:
             return self._arrow_written(text)
         self.step("open", text)
-        return pa.BufferReader(pa.py_buffer(self._data(text)))
-
-    def safe_open(self, path: Any, framework: str) -> Any:
-        """Stand for `safetensors.safe_open`."""
-        text = self.holds(path)
-        return safe_open(path, framework) if text is None else arrays_of(self._data(text))
-
-    def _mapped(self, path: Any, mode: str = "r") -> Any:
-        text = self.holds(path)
-        if text is None:
-            return _memory_map(path, mode)
-        self.step("open", text)
-        return Mapped(self._data(text))
+        return ArrowFile(self._data(text))
 
 
 class _Entry:

@@ -769,7 +769,6 @@ def installed(world: Any, more: Sequence[tuple[str, str, Any]] = ()) -> Iterator
          lambda _, thread_name_prefix, **__: Pool(scheduler, thread_name_prefix)),
         # The train step is no graph, and needs no tensors.
         (made["mindspore_rec.train.loop.loop"], "as_tensors", lambda batch, copy, columns: batch),
-        (made["mindspore_rec.common.run.array_file"], "safe_open", disk.safe_open),
         (made["mindspore_rec.common.run.arrow_file"], "_batches", batches_of),
         (made["mindspore_rec.common.run.manifest"], "_parsed", parsed),
         (directory_of_run, "FileLock", lambda path: FileLock(disk, path)),

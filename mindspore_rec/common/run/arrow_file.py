@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader of Arrow IPC files: every part of a file is checked before Arrow decodes the part.
 
-Files of checkpoints are not compressed, so a batch is a mapped part of the file and takes no
-memory. A file with compressed buffers is refused, because it could decode to any size. The
-flatbuffers of the footer and of the batches state whether buffers are compressed. The package
-pyarrow does not expose the flatbuffers, so this module reads the few fields that it needs.
+A file is read and never mapped into memory: if another program truncates a mapped file, the next
+access to the file ends the process (SIGBUS). A file with compressed buffers is refused, because it
+could decode to any size. The flatbuffers of the footer and of the batches state the length of each
+buffer, and whether buffers are compressed. The package pyarrow does not expose the flatbuffers, so
+this module reads the few fields that it needs.
 
 Source: https://arrow.apache.org/docs/format/Columnar.html, File.fbs, Message.fbs; for the encoding,
 https://flatbuffers.dev/internals.
@@ -13,8 +14,9 @@ https://flatbuffers.dev/internals.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -30,7 +32,7 @@ _MOST_METADATA = 1 << 20
 
 
 def read_batches(
-    path: Path, schema: pa.Schema, rows: int | None = None
+    path: Path, schema: pa.Schema, rows: int | None = None, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the record batches of a file, each fully validated.
 
@@ -39,35 +41,46 @@ def read_batches(
         schema: schema that the file must have.
         rows: number of rows that the file must have. Default: None, which accepts any number of
             rows.
+        columns: names of the columns to read. The other columns are validated, but not read.
+            Default: all columns.
 
     Raises:
         CheckpointError: the file is damaged or compressed, or has another schema or number of rows
             than required.
         OSError: the file cannot be read.
     """
-    with reading(path), pa.memory_map(str(path)) as source:
-        yield from _batches(source, path, schema, rows)
+    with reading(path), pa.OSFile(str(path), "rb") as source:
+        yield from _batches(source, path, schema, rows, columns)
 
 
 def _batches(
-    source: pa.NativeFile, path: Path, schema: pa.Schema, rows: int | None
+    source: pa.NativeFile,
+    path: Path,
+    schema: pa.Schema,
+    rows: int | None,
+    columns: Sequence[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    lengths = _lengths(path, source)
-    if rows is not None and sum(lengths) != rows:
-        raise CheckpointError(f"{path} is damaged: it has {sum(lengths)} rows of {rows}")
-    reader = pa.ipc.open_file(source)
-    if not reader.schema.equals(schema):
+    headers = _headers(path, source)
+    total = sum(header.rows for header in headers)
+    if rows is not None and total != rows:
+        raise CheckpointError(f"{path} is damaged: it has {total} rows of {rows}")
+    own = pa.ipc.open_file(source).schema
+    if not own.equals(schema):
         raise CheckpointError(
-            f"{path} is damaged: its columns are {_columns(reader.schema)}, they must be "
-            f"{_columns(schema)}"
+            f"{path} is damaged: its columns are {_columns(own)}, they must be {_columns(schema)}"
         )
-    if reader.num_record_batches != len(lengths):
+    fields = None if columns is None else [schema.get_field_index(name) for name in columns]
+    reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=fields))
+    if reader.num_record_batches != len(headers):
         raise CheckpointError(f"{path} is damaged: its footer contradicts itself")
-    for number, length in enumerate(lengths):
+    layout = [each for field in schema for each in _arrays(field.type, 1)]
+    for number, header in enumerate(headers):
+        if not _fits(header, layout):
+            raise CheckpointError(f"{path} is damaged: batch {number} contradicts itself")
         batch = reader.get_batch(number)
         batch.validate(full=True)
-        if batch.num_rows != length or any(_has_nulls(each) for each in batch.columns):
-            raise CheckpointError(f"{path} is damaged: batch {number} contradicts itself")
+        if batch.num_rows != header.rows:
+            raise CheckpointError(f"{path} changed while it was read")
         yield batch
 
 
@@ -75,15 +88,52 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)[:200]
 
 
-def _has_nulls(column: pa.Array) -> bool:
-    column = column.storage if isinstance(column, pa.ExtensionArray) else column
-    if pa.types.is_fixed_size_list(column.type):
-        return bool(column.null_count or column.values.null_count)
-    return bool(column.null_count)
+class _Header(NamedTuple):
+    """Header of a record batch.
+
+    Attributes:
+        rows: number of rows.
+        arrays: length and number of nulls of each array, in depth-first order.
+        buffers: offset and length of each buffer in the body, in bytes.
+        body: length of the body in bytes.
+    """
+
+    rows: int
+    arrays: list[tuple[int, int]]
+    buffers: list[tuple[int, int]]
+    body: int
 
 
-def _lengths(path: Path, file: pa.NativeFile) -> list[int]:
-    """Read the number of rows of each record batch from the headers that Arrow uses."""
+def _arrays(kind: pa.DataType, width: int) -> Iterator[tuple[int, int]]:
+    """Yield the values per row, and the bytes per value, of each array of a column.
+
+    An array of lists has no values, so its bytes per value are 0.
+    """
+    kind = kind.storage_type if isinstance(kind, pa.ExtensionType) else kind
+    if pa.types.is_fixed_size_list(kind):
+        yield width, 0
+        yield from _arrays(kind.value_type, width * kind.list_size)
+    else:
+        yield width, kind.bit_width // 8
+
+
+def _fits(header: _Header, layout: Sequence[tuple[int, int]]) -> bool:
+    """Return True if a batch has the arrays of `layout`, all without nulls and within the body."""
+    sizes = []  # fewest bytes of each buffer
+    for width, number in layout:
+        sizes += [0, header.rows * width * number] if number else [0]  # the first: validity
+    return (
+        header.arrays == [(header.rows * width, 0) for width, _ in layout]
+        and len(header.buffers) == len(sizes)
+        and all(
+            0 <= at <= at + length <= header.body and at % 8 == 0 and length >= size
+            for (at, length), size in zip(header.buffers, sizes, strict=True)
+        )
+    )
+
+
+def _headers(path: Path, file: pa.NativeFile) -> list[_Header]:
+    """Read the headers of the record batches that Arrow uses."""
     size = file.size()
     tail = _part(file, size - 10, 10, size)
     if tail[4:] != _MAGIC:
@@ -94,17 +144,20 @@ def _lengths(path: Path, file: pa.NativeFile) -> list[int]:
     if _vector(footer, root, 2)[1]:
         raise CheckpointError(f"{path} is damaged: it has dictionaries")
     first, count = _vector(footer, root, 3)
-    lengths = []
+    headers = []
     for number in range(count):
         at = first + number * _BLOCK_BYTES
         offset, metadata = _number("<q", footer, at), _number("<i", footer, at + 8)
         if metadata > _MOST_METADATA:
             raise CheckpointError(f"{path} is damaged: the header of a batch is too long")
-        lengths.append(_batch_length(path, _part(file, offset, metadata, size)))
-    return lengths
+        header = _header(path, _part(file, offset, metadata, size))
+        if not 0 <= header.body <= size - offset - metadata:
+            raise CheckpointError(f"{path} is damaged: batch {number} ends outside the file")
+        headers.append(header)
+    return headers
 
 
-def _batch_length(path: Path, message: bytes) -> int:
+def _header(path: Path, message: bytes) -> _Header:
     if _number("<I", message, 0) != 0xFFFFFFFF:
         raise CheckpointError(f"{path} is damaged: the header of a batch is in an old form")
     message = message[8:]
@@ -119,11 +172,11 @@ def _batch_length(path: Path, message: bytes) -> int:
     batch = at + _number("<I", message, at)
     if _field(message, batch, 3) is not None or _field(message, root, 4) is not None:
         raise CheckpointError(f"{path} is damaged: it is compressed, which checkpoints are not")
-    length = _field(message, batch, 0)
-    rows = 0 if length is None else _number("<q", message, length)
+    rows = _integer(message, batch, 0)
     if rows < 0:
         raise CheckpointError(f"{path} is damaged: a batch has {rows} rows")
-    return rows
+    arrays, buffers = _pairs(message, batch, 1), _pairs(message, batch, 2)
+    return _Header(rows, arrays, buffers, _integer(message, root, 3))
 
 
 def _part(file: pa.NativeFile, offset: int, length: int, size: int) -> bytes:
@@ -158,3 +211,17 @@ def _vector(data: bytes, table: int, number: int) -> tuple[int, int]:
         return 0, 0
     at += _number("<I", data, at)
     return at + 4, _number("<I", data, at)
+
+
+def _integer(data: bytes, table: int, number: int) -> int:
+    """Return a field of 64 bits; 0 if the table lacks the field."""
+    at = _field(data, table, number)
+    return 0 if at is None else _number("<q", data, at)
+
+
+def _pairs(data: bytes, table: int, number: int) -> list[tuple[int, int]]:
+    """Return the elements of a vector, each of two numbers of 64 bits."""
+    at, count = _vector(data, table, number)
+    if count > len(data) // 16:
+        raise ValueError("a vector is longer than its message")
+    return [struct.unpack_from("<qq", data, at + 16 * each) for each in range(count)]

@@ -12,7 +12,7 @@ In memory, rows are NumPy structured arrays with the file's columns as fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -222,7 +222,7 @@ def read_columns(
 ) -> Iterator[Arrays]:
     """Yield a file's rows without optimizer state, in the form of arguments of `import_rows`.
 
-    If a column's numbers are float32 in the file, its array is a view of the file, without a copy.
+    If a column's numbers are float32 in the file, its array is a view of Arrow's record batch.
 
     Args and Raises: as for `read_rows`.
     """
@@ -246,12 +246,12 @@ def check_rows(
     legal: tuple[int, int] = ALL_KEYS,
     share: Share = ALL,
 ) -> None:
-    """Check a file as `read_rows` does, without copying the rows.
+    """Check a file as `read_rows` does, but read only the keys of the rows.
 
     Raises:
         CheckpointError: as for `read_rows`, or a key does not belong to `share`.
     """
-    for batch in _row_batches(path, dtype, rows, legal):
+    for batch in _row_batches(path, dtype, rows, legal, ("key",)):
         check_share(path, batch["key"].to_numpy(), share)
 
 
@@ -266,10 +266,14 @@ def check_share(path: Path, keys: np.ndarray, share: Share) -> None:
 
 
 def _row_batches(
-    path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int]
+    path: Path,
+    dtype: np.dtype,
+    rows: int,
+    legal: tuple[int, int],
+    columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     last = None
-    for batch in read_batches(path, _schema(dtype), rows):
+    for batch in read_batches(path, _schema(dtype), rows, columns):
         keys = batch["key"].to_numpy()
         if not len(keys):
             raise CheckpointError(f"{path} is damaged: a batch has no rows")
