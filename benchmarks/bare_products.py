@@ -55,7 +55,7 @@ def has(precision: str) -> bool:
 
 
 def why_not(precision: str) -> str:
-    """Return why the processor cannot multiply in a precision; "" if it can."""
+    """Return the reason why the processor cannot multiply in a precision, or "" if it can."""
     if has(precision):
         return ""
     return f"{precision}: oneDNN has no such products on a processor with {instructions()}"
@@ -155,7 +155,7 @@ class Layer:
         return tasks
 
     def weight_gradient(self, tile: tuple[int, int], rows: int) -> list[Task]:
-        """Return the tasks of dW = dY^T X: one tile per task, summed over blocks of rows."""
+        """Return the tasks of dW = dY^T X; each task sums one tile over blocks of rows."""
         products: dict[tuple[int, int, int, bool], Product] = {}
         tasks = []
         tiles = itertools.product(pieces(self.units, tile[0]), pieces(self.width, tile[1]))

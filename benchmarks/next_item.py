@@ -63,8 +63,8 @@ DAY = 86_400
 
 RECENT = {"last": 10, "decay": 0.7}
 CHAIN = {"skip": 0.7, "norm": 1.0, **RECENT}
-# Recall@10 and NDCG@10 that another program measured, with the lines of an invoice ordered by stock
-# code.
+# Recall@10 and NDCG@10 that another program measured. The other program orders the lines of an
+# invoice by stock code.
 MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
     "online-retail": {
         "popularity": ({"days": None}, 0.066, 0.037),

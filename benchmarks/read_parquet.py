@@ -177,7 +177,7 @@ def readers(path: Path, packed: Path, threads: int) -> dict[str, Callable[[], in
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process, and of its processes that have ended, so far."""
+    """Return the CPU time of this process and of its ended child processes so far."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 

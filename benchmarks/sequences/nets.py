@@ -9,8 +9,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
 * An item's vector in histories is also its vector when the item is scored. Each item has a bias,
   which starts at the logarithm of the number of the item's events. With `half_life`, recent events
   count more.
-* Vectors start at random. With `co_occurrence`, vectors start near the eigenvectors of the matrix
-  that counts pairs of items within five events of one user.
+* Vectors start at random. With `co_occurrence`, vectors start near the eigenvectors of the items'
+  co-occurrence matrix, which counts pairs of items that are at most five events apart.
 * With `skip`, a factorized Markov chain from the last event to the next item also adds to the
   score. The chain has a separate matrix, which starts as the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older

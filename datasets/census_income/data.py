@@ -148,7 +148,8 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Return one file as a table of 42 named columns.
 
     Args:
-        path: ``census-income.data`` or ``.test``, plain or gzip (if it ends in ``.gz``).
+        path: path of ``census-income.data`` or ``census-income.test``; a name that ends in ``.gz``
+            is a gzip file.
 
     Returns:
         The quantities and the weight as float64, all other columns as the text in the file; ``NA``
