@@ -314,7 +314,7 @@ class BareProducts:
         return seconds
 
     def figures(self) -> list[dict[str, Any]]:
-        """Return shape, structure and GFLOP/s of each product: medians over the runs so far."""
+        """Return each product's shape, structure and median GFLOP/s over the runs so far."""
         if not self._spent:
             return []
         products = []

@@ -316,8 +316,8 @@ def run_setup(
 ) -> dict[str, Any]:
     """Measure one set of tiers with one type of rows, and return the results.
 
-    The host tier has the same size in bytes for every type of row. The host tier is large enough
-    for the setup's share of the rows, stored in float32.
+    The host tier has the same size in bytes for every type of row. In float32, the host tier holds
+    the setup's share of the rows.
     """
     share = setup.host * row_bytes("float32") / row_bytes(dtype)
     fio: list[ssd_tier.Disk] = []

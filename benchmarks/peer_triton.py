@@ -38,7 +38,7 @@ _START_SECONDS = 120
 
 
 def write_model(root: Path, directory: Path) -> str:
-    """Write a run's rows and network for Triton; return the name of the network's rows input."""
+    """Write a run's rows and network for Triton; return the name of the input for rows."""
     directory.mkdir(parents=True)
     rows = directory / "rows.arrow"
     subprocess.run(

@@ -93,7 +93,7 @@ def blocks(rows: int, seed: int) -> Iterator[dict[str, np.ndarray]]:
 
 
 class FeatureStage:
-    """The feature stage over a reader's batches, which sums the seconds spent on each array."""
+    """Feature stage that processes a reader's batches and sums the seconds spent on each array."""
 
     def __init__(self, path: Path, threads: int) -> None:
         columns = [CategoryColumn(name) for name in IDS]

@@ -54,7 +54,7 @@ def _shared(p: Program) -> Outputs:
 
 
 def _joined(p: Program) -> Outputs:
-    """Two layers write parts of one value; two layers and a program output read from the value."""
+    """Two layers write parts of one value, which two other layers and an output then read."""
     x = p.inputs(16, 16)
     joined = p.value(30)
     p.linear(x.part(0, 16), 10, "tanh", output=joined.part(0, 10))

@@ -12,10 +12,10 @@ install torch`; the CPU build is enough). The exit code is 1 if a mean loss diff
 mean loss by more than 0.1 %.
 
 A third training shows how much rounding changes the mean losses: PyTorch's twin is trained again
-from weights that have each moved by about a millionth of their size. ReLU and Adam make differences
-by rounding grow. At a learning rate of 0.001, rounding changes the mean losses of BST's twin by up
-to 0.008. At the default learning rate, rounding changes the mean losses so little that an error in
-a network or an optimizer would be visible.
+from weights that have each moved by about a millionth of their size. ReLU and Adam amplify
+differences that come from rounding. At a learning rate of 0.001, rounding changes the mean losses
+of BST's twin by up to 0.008. At the default learning rate, rounding changes the mean losses so
+little that an error in a network or an optimizer would be visible.
 """
 
 from __future__ import annotations

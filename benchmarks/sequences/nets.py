@@ -140,7 +140,7 @@ class _Loss(nn.Cell):
         - **target** (Tensor): items ``[M]``.
         - **weight** (Tensor): weights of the targets, 0 for padding.
         - **sums** (Tensor): sum of the target weights for each event in `place`, ``[R]``.
-        - **some** (Tensor): items of the batch, ``[K]``; left out for all items.
+        - **some** (Tensor): items of the batch, ``[K]``; omitted if the loss is over all items.
         - **rarity** (Tensor): inverse of the probability of each item in **some**, ``[K]``.
         - **own** (Tensor): inverse of the probability of each target, ``[M]``.
     """
@@ -234,7 +234,7 @@ def batches(
 def _sample(
     part: Part, batch: tuple[np.ndarray, ...], number: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Sample items besides a batch's targets; return the loss's `some`, `rarity` and `own`."""
+    """Sample items besides a batch's targets; return the loss's inputs `some`, `rarity`, `own`."""
     target, weight = batch[4], batch[5]
     targets = np.unique(target)
     others = np.setdiff1d(np.arange(part.items), targets, assume_unique=True)

@@ -156,8 +156,8 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
         and ``?`` are ordinary values.
 
     Raises:
-        ValueError: the file is missing or has no rows, does not have 42 columns, a quantity is not
-            a number, or the income column has an unknown value.
+        ValueError: the file is missing, the file has no rows, the number of columns is not 42, a
+            quantity is not a number, or the income column has an unknown value.
     """
     if not Path(path).is_file():
         raise ValueError(f"{path} is not there: see python -m datasets.census_income.download")
