@@ -85,7 +85,7 @@ def random_matrix(rows: int, ld: int, precision: str) -> np.ndarray:
 
 
 def pieces(size: int, most: int) -> Iterator[tuple[int, int]]:
-    """Divide `size` elements into pieces of at most `most`; yield each piece's start and length."""
+    """Divide `size` elements into pieces of up to `most`; yield each piece's start and length."""
     for begin in range(0, size, most):
         yield begin, min(most, size - begin)
 

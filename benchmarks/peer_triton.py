@@ -97,7 +97,7 @@ def start_triton(
     Args:
         python: an interpreter whose environment has nvidia-pytriton and onnxruntime.
         root: the run.
-        directory: folder to make for Triton's files; it must not exist.
+        directory: folder to make for Triton's files; the folder must not exist yet.
         fields: number of ids per sample.
         numbers: number of numeric features per sample.
         instances: number of processes of the model.

@@ -5,8 +5,8 @@
     python benchmarks/read_parquet.py --bytes 10e9
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
-batches of 4096 rows. In each round, every reader reads all rows once. `--threads` is the number of
-threads of pyarrow and `Rows.batches`, and the number of the DataLoader's processes. The first
+batches of 4096 rows. In each round, every reader reads all rows once. `--threads` sets the number
+of threads in pyarrow and `Rows.batches`, and the number of processes in the DataLoader. The first
 reader is pyarrow's scan of a data set, once with Arrow's memory pool and once with malloc's pool,
 which `Rows` uses. The second reader is `Rows.batches`, in order and shuffled. The third reader is
 PyTorch's DataLoader over pyarrow's batches, if torch is installed. The fourth reader is for the
