@@ -3,12 +3,12 @@
 
     python -m benchmarks.accuracy_twin --rows 1000000 --json OUT
 
-Each model trains one epoch of synthetic clicks in Criteo's form, configured by its
-`synthetic.yaml`. All models use batches of 2048, initial values with a standard deviation of 0.1,
-and a constant learning rate. Our models use LazyAdam over hash tables; the twins use SparseAdam
-over `nn.Embedding` and Adam for the other weights. The script needs PyTorch (`pip install torch`;
-the CPU build is enough). The exit code is 1 if PyTorch is missing, or if, after the epoch, model
-and twin differ by more than 0.001 in log loss or in AUC.
+Each model has the settings of its `synthetic.yaml`, and trains one epoch on synthetic clicks in
+Criteo's form. All models use batches of 2048, initial values with a standard deviation of 0.1, and
+a constant learning rate. Our models use LazyAdam over hash tables; the twins use SparseAdam over
+`nn.Embedding` and Adam for the other weights. The script needs PyTorch (`pip install torch`; the
+CPU build is enough). The exit code is 1 if PyTorch is missing, or if, after the epoch, model and
+twin differ by more than 0.001 in log loss or in AUC.
 """
 
 from __future__ import annotations

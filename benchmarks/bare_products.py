@@ -55,7 +55,7 @@ def has(precision: str) -> bool:
 
 
 def why_not(precision: str) -> str:
-    """Return why the processor cannot multiply in a precision; "" if it can."""
+    """Return the reason why the processor cannot multiply in a precision, or "" if it can."""
     if has(precision):
         return ""
     return f"{precision}: oneDNN has no such products on a processor with {instructions()}"
@@ -85,7 +85,7 @@ def random_matrix(rows: int, ld: int, precision: str) -> np.ndarray:
 
 
 def pieces(size: int, most: int) -> Iterator[tuple[int, int]]:
-    """Divide `size` elements into pieces of at most `most`; yield each piece's start and length."""
+    """Divide `size` elements into pieces of up to `most`; yield each piece's start and length."""
     for begin in range(0, size, most):
         yield begin, min(most, size - begin)
 
@@ -155,7 +155,7 @@ class Layer:
         return tasks
 
     def weight_gradient(self, tile: tuple[int, int], rows: int) -> list[Task]:
-        """Return the tasks of dW = dY^T X: one tile per task, summed over blocks of rows."""
+        """Return the tasks of dW = dY^T X; each task sums one tile over blocks of rows."""
         products: dict[tuple[int, int, int, bool], Product] = {}
         tasks = []
         tiles = itertools.product(pieces(self.units, tile[0]), pieces(self.width, tile[1]))
@@ -314,7 +314,7 @@ class BareProducts:
         return seconds
 
     def figures(self) -> list[dict[str, Any]]:
-        """Return shape, structure and GFLOP/s of each product: medians over the runs so far."""
+        """Return each product's shape, structure and median GFLOP/s over the runs so far."""
         if not self._spent:
             return []
         products = []

@@ -86,7 +86,7 @@ def save(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 
 def spread_keys(numbers: np.ndarray) -> np.ndarray:
-    """Return MurmurHash3's finalizer of each number, upper 63 bits: most likely distinct keys."""
+    """Return keys, most likely distinct: the upper 63 bits of MurmurHash3's finalizer."""
     x = numbers.astype(np.uint64)
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)
@@ -130,7 +130,7 @@ def alternate(
         pause: seconds to sleep before each run. Default: none.
         mixed: if True, each round calls the runs in a new random order. In a fixed order, each run
             would always start with the caches and allocators that the same previous run left.
-            Default: False; each round calls the runs in the order of `runs`.
+            By default, each round calls the runs in the order of `runs`.
 
     Returns:
         For each name, the seconds of its runs: float64 `[rounds]`.

@@ -54,7 +54,7 @@ def run(args: Any) -> dict[str, dict[str, float]]:
 
 
 def sweep(name: str, args: Any) -> dict[str, float]:
-    """Measure one way in which nearly all rows become due for eviction at once."""
+    """Measure steps around the moment at which nearly all rows become due for eviction."""
     rules, recorded = SWEEPS[name]
     shape = (args.batch, args.fields)
     subject = Subject(f"dynamic_sweep.{name}", args.fields, args.dim, eviction=rules)

@@ -53,7 +53,7 @@ class Head(nn.Cell):
 
 
 class FusedHead(nn.Cell):
-    """The loss of `Head`, computed with a fused layer, for float32 or bfloat16 rows."""
+    """`Head` with a fused layer, for float32 or bfloat16 rows."""
 
     def __init__(self, fields: int, dim: int) -> None:
         super().__init__()
@@ -231,8 +231,8 @@ def main() -> None:
     per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
 
     rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
-    # The graphs without a table: one with float32 rows and, if our table has a different type, one
-    # with rows of our table's type.
+    # Graphs without a table: the first reads float32 rows. If our table's output has a different
+    # type, a second graph reads rows of this type.
     plains = {"plain": plain_run(args, rows_in, label)}
     if args.output_dtype != "float32":
         plains["plain_narrow"] = plain_run(args, ops.cast(rows_in, ms.bfloat16), label)

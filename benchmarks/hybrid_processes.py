@@ -112,7 +112,7 @@ class Processes:
         return json.loads(line)
 
     def tell(self, *command: object) -> None:
-        """Send all processes a command."""
+        """Send a command to all processes."""
         for file in self._files:
             print(json.dumps(command), file=file, flush=True)
 

@@ -5,11 +5,11 @@
 
 Each network has the settings of its model's `criteo_x1.yaml` (MMoE: `best.yaml`, two tasks), with
 26 ids and 13 numbers per row. Our network looks up 63-bit keys in one hash table for all fields,
-and LazyAdam trains the table. A model with first-order terms has a second hash table for their
-weights. The vanilla network has static ids, MindSpore's own layers in float32 instead of fused
-layers, `nn.EmbeddingLookup(sparse=True, target="CPU")`, and `nn.LazyAdam` on the CPU target. All
-networks train on the same batches in alternating steps. `--precision` sets the types of the
-perceptrons' products; in float16 the loss is scaled.
+and LazyAdam trains the table. A model with first-order terms has a second hash table for the
+weights of these terms. The vanilla network has static ids, MindSpore's own layers in float32
+instead of fused layers, `nn.EmbeddingLookup(sparse=True, target="CPU")`, and `nn.LazyAdam` on the
+CPU target. All networks train on the same batches in alternating steps. `--precision` sets the
+types of the perceptrons' products; in float16 the loss is scaled.
 
 `step_parts.py` describes the parts of the step. The script also divides the time of the whole step
 by a lower bound. The lower bound is the time of the bare products (`bare_products.py`) plus the

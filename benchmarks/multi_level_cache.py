@@ -141,7 +141,7 @@ class Subject:
     def _fill(self, rows: int, name: str, exponent: float) -> None:
         """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
-        If a key is more frequent, the last step of the key's row is later. A key's count is the
+        The more frequent a key is, the later is the last step of its row. A key's count is the
         expected count for the key's frequency.
         """
         rng = np.random.default_rng(7)
@@ -207,7 +207,8 @@ class Batches:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any], steps: int) -> dict[str, float]:
-    """Return the tiers' mean work per step between two results of stats()."""
+    """Return the tiers' mean work per step, from the results of stats() before and after the
+    steps."""
     return {
         key: (after[key] - before.get(key, 0)) / steps
         for key in after
@@ -268,7 +269,7 @@ def measure(
 def disk_limit(
     figures: dict[str, Any], options: argparse.Namespace, fio: list[ssd_tier.Disk]
 ) -> None:
-    """Add to the results the highest speed that the disk allows for the rows that were read.
+    """Compute the highest speed that the disk allows for the read rows, and add it to `figures`.
 
     A step takes at least as long as its reads from the disk. A step that keeps all CPUs busy also
     takes at least the time of a step in memory, plus the kernel's CPU time for the reads.
@@ -315,8 +316,8 @@ def run_setup(
 ) -> dict[str, Any]:
     """Measure one set of tiers with one type of rows, and return the results.
 
-    The host tier has the same size in bytes for every type of row. The host tier is large enough
-    for the setup's share of the rows, stored in float32.
+    The host tier has the same size in bytes for every type of row. In float32, the host tier holds
+    the setup's share of the rows.
     """
     share = setup.host * row_bytes("float32") / row_bytes(dtype)
     fio: list[ssd_tier.Disk] = []
@@ -329,7 +330,7 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # If the table is small, the setup's share of the rows may be too small for the prefetched
+    # If the table is small, the setup's share of the rows may not hold all rows of the prefetched
     # batches.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:

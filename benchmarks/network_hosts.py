@@ -21,9 +21,9 @@ __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 # Ethernet, 52 of IP and TCP with timestamps, and 1,448 of data.
 WIRE_SHARE = 1448 / 1514
 _NET = "10.213.7"
-# `_BURST` is the number of bytes that a host may send after a pause without the speed limit. TCP
-# never sends more than `_BURST` at once. If `_BURST` were smaller, the processor would cut TCP's
-# data into packets of 1,514 bytes.
+# After a pause, a host may send `_BURST` bytes at once, without the speed limit. TCP never sends
+# more than `_BURST` at once. If `_BURST` were smaller, the processor would cut TCP's data into
+# packets of 1,514 bytes.
 _BURST = "70kb"
 
 _AGENT = """\
@@ -36,7 +36,7 @@ exec ip netns exec {space} taskset -c {core} unshare --uts \\
 
 
 def missing() -> str:
-    """Return why this machine cannot make the hosts, or ""."""
+    """Return the reason why this machine cannot make the hosts, or "" if it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for tool in ("ip", "tc", "taskset", "unshare"):

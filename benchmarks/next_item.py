@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recall and NDCG of the next item by baselines and networks, on real data split by global time.
+"""Recall and NDCG of baselines and networks for the next item, on real data split by global time.
 
     python -m benchmarks.next_item --data DIR --json OUT
     python -m benchmarks.next_item --data DIR --nets SASRec HSTU --seeds 5
@@ -63,8 +63,8 @@ DAY = 86_400
 
 RECENT = {"last": 10, "decay": 0.7}
 CHAIN = {"skip": 0.7, "norm": 1.0, **RECENT}
-# Recall@10 and NDCG@10 that another program measured, with the lines of an invoice ordered by stock
-# code.
+# Recall@10 and NDCG@10 that another program measured. The other program orders the lines of an
+# invoice by stock code.
 MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
     "online-retail": {
         "popularity": ({"days": None}, 0.066, 0.037),
@@ -85,8 +85,8 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall over 610 users
 def chosen_settings(
     name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
-    """Return settings, and their NDCG@10: `known`, or else the best settings on the validation
-    rows.
+    """Return settings and their NDCG@10: from `known`, or, if `known` is None, of the settings that
+    are best on the validation rows.
     """
     if known is not None:
         progress.update(len(GRIDS[name]))

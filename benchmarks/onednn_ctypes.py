@@ -79,7 +79,7 @@ def instructions() -> list[str]:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Description of a matrix: rows, columns, distance between rows, transposed or not.
+    """The shape and the layout of a matrix.
 
     A transposed matrix is stored as `[columns, rows]`, and its columns start `ld` elements apart.
     """
@@ -107,7 +107,7 @@ class Product:
     Args:
         a, b, c: the matrices; C is float32.
         kind: type of A and B, 'float32' or 'bfloat16'.
-        packs: True if B is in the layout that oneDNN prefers (`pack` writes it).
+        packs: True if B is in the layout that oneDNN prefers, which `pack` writes.
         adds: True if the product is added to C.
 
     Raises:

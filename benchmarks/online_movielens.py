@@ -72,7 +72,7 @@ def stream(broker: str, events: Ratings, batch: int) -> StreamingDataset:
 def train_offline(
     train: Split, seed: int, epochs: int, name: str, row_dtype: str = "float32"
 ) -> mr.RecModel:
-    """Train on the first part and return the model, ready to learn from single events."""
+    """Train on the first part; return the model, which can then learn from single events."""
     ms.set_seed(seed + 1)
     fields, numbers = train.ids.shape[1], train.dense.shape[1]
     net = build(fields, numbers, name=name, seed=seed, row_dtype=row_dtype)

@@ -31,7 +31,7 @@ _LAST_WORDS = 2000
 
 
 def installed(name: str, python: str) -> str:
-    """Return why an interpreter cannot run a peer of `WORKERS`, or ""."""
+    """Return the reason why an interpreter cannot run a peer of `WORKERS`, or "" if it can."""
     look = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if not u.find_spec(n)])"
     try:
         done = subprocess.run(

@@ -38,7 +38,7 @@ _START_SECONDS = 120
 
 
 def write_model(root: Path, directory: Path) -> str:
-    """Write a run's rows and network for Triton; return the name of the network's rows input."""
+    """Write a run's rows and network for Triton; return the name of the input for rows."""
     directory.mkdir(parents=True)
     rows = directory / "rows.arrow"
     subprocess.run(
@@ -97,7 +97,7 @@ def start_triton(
     Args:
         python: an interpreter whose environment has nvidia-pytriton and onnxruntime.
         root: the run.
-        directory: folder to make for Triton's files; it must not exist.
+        directory: folder to make for Triton's files; the folder must not exist yet.
         fields: number of ids per sample.
         numbers: number of numeric features per sample.
         instances: number of processes of the model.

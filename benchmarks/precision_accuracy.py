@@ -71,7 +71,7 @@ def quantised(values: np.ndarray, numbers: str) -> np.ndarray:
 
 
 def served(run: Run, data: Any) -> dict[str, float]:
-    """Return the AUC of a trained model with quantised rows; restore its rows afterwards."""
+    """Return a trained model's AUC with quantised rows; restore the original rows afterwards."""
     aucs = {}
     tables = tables_of(run.model.train_network)
     rows = [[each.asnumpy() for each in table.get_data()] for table in tables]

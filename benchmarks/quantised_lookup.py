@@ -78,8 +78,8 @@ def beside_shared(
         options: the command's options.
 
     Returns:
-        Two ratios, for static and for hashed ids: one thread's lookup speed in `SharedRows`,
-        divided by its speed in the private table.
+        Two ratios, for static and for hashed ids: the speed of one thread's lookups in
+        `SharedRows`, divided by the speed in the private table.
     """
     mr.set_num_threads(1)
     ratios = {}

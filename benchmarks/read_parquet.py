@@ -5,8 +5,8 @@
     python benchmarks/read_parquet.py --bytes 10e9
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
-batches of 4096 rows. In each round, every reader reads all rows once. `--threads` is the number of
-threads of pyarrow and `Rows.batches`, and the number of the DataLoader's processes. The first
+batches of 4096 rows. In each round, every reader reads all rows once. `--threads` sets the number
+of threads in pyarrow and `Rows.batches`, and the number of processes in the DataLoader. The first
 reader is pyarrow's scan of a data set, once with Arrow's memory pool and once with malloc's pool,
 which `Rows` uses. The second reader is `Rows.batches`, in order and shuffled. The third reader is
 PyTorch's DataLoader over pyarrow's batches, if torch is installed. The fourth reader is for the
@@ -93,7 +93,7 @@ def blocks(rows: int, seed: int) -> Iterator[dict[str, np.ndarray]]:
 
 
 class FeatureStage:
-    """The feature stage over a reader's batches, which sums the seconds spent on each array."""
+    """Feature stage that processes a reader's batches and sums the seconds spent on each array."""
 
     def __init__(self, path: Path, threads: int) -> None:
         columns = [CategoryColumn(name) for name in IDS]
@@ -177,7 +177,7 @@ def readers(path: Path, packed: Path, threads: int) -> dict[str, Callable[[], in
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process, and of its processes that have ended, so far."""
+    """Return the CPU time of this process and of its ended child processes so far."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 

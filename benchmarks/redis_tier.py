@@ -162,7 +162,7 @@ def tier_figures(data: Data, client: redis.Redis, url: str) -> dict[str, Measure
 def hash_figures(
     data: Data, client: redis.Redis, user: redis.Redis, what: str
 ) -> dict[str, Measured]:
-    """Measure redis-py's HMGET and HSET in a pipeline, with the tier's division into buckets."""
+    """Measure redis-py's HMGET and HSET in a pipeline, with the same buckets as the tier."""
 
     def grouped(keys: np.ndarray) -> tuple[np.ndarray, list[tuple[str, int, int]]]:
         buckets = (keys.view(np.uint64) * SPREAD >> np.uint64(58)).astype(np.uint8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SSD tier alone: fill, reads, scans, overwrites with garbage collection, recovery.
+"""Measure the SSD tier alone: fill, reads, scans, overwrites with garbage collection, recovery.
 
 For comparison, the benchmark measures the disk's limit (fio, 4 KiB random reads at queue depth 64,
 O_DIRECT), and RocksDB (rocksdict, direct reads, 64 MiB of block cache) with the same rows, keys and

@@ -68,7 +68,7 @@ class StepCase:
     def add(
         self, name: str, run: Run, precision: str = "", about: dict[str, str] | None = None
     ) -> None:
-        """Add a run to compare with mindspore_rec's runs of one precision or of all precisions.
+        """Add a run; the results compare mindspore_rec's runs with this run.
 
         Args:
             name: 'tables', or one of `step_report.STEPS`.

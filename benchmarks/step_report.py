@@ -38,8 +38,9 @@ def figures(
     """Return the results of one network in one precision.
 
     Args:
-        times: seconds of each call, by the name of the run: a part from `step_parts`, a peer, or
-            'ours' for the whole step of the mindspore_rec network.
+        times: for each run, the seconds of each call. A key is the name of a part from
+            `step_parts`, the name of a peer, or 'ours' for the whole step of the mindspore_rec
+            network.
         inside: seconds that each operator of the tables takes in a step of the mindspore_rec
             network.
         batch: samples per step.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure rows and megabytes per second from a Kafka broker on this machine to batches of arrays.
+"""Measure the speed from a Kafka broker on this machine to batches of arrays: rows/s and MB/s.
 
     PYTHONPATH=. python benchmarks/stream_kafka.py --json output/stream_kafka.json
 

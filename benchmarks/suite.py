@@ -39,9 +39,9 @@ class Benchmark:
             `{movielens}` for the directory of MovieLens' files.
         tiny: arguments for a run of a few seconds, which only shows that the script works.
         needs: names of `NEEDS`.
-        path: path of the script from the repository's root. Default: `benchmarks/NAME.py` for the
-            benchmark NAME.
-        codes: exit codes of the script that mean that all measurements were made. Default: 0.
+        path: path of the script, relative to the repository's root. Default: `benchmarks/NAME.py`
+            for the benchmark NAME.
+        codes: exit codes with which the script ends if all measurements were made. Default: 0.
     """
 
     measures: str
@@ -278,7 +278,7 @@ SUITE: dict[str, Benchmark] = {
 
 
 def path_of(name: str) -> str:
-    """Return the path of a benchmark's script from the repository's root."""
+    """Return the path of a benchmark's script, relative to the repository's root."""
     return SUITE[name].path or f"benchmarks/{name}.py"
 
 

@@ -43,7 +43,7 @@ def find_native() -> Path:
 
 
 def to_bfloat16(values: np.ndarray) -> np.ndarray:
-    """Return the bits of float32 numbers rounded to bfloat16, ties to even."""
+    """Round float32 numbers to bfloat16, ties to even; return the bits."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
@@ -105,7 +105,7 @@ class Core:
         return str(min(libraries))
 
     def bind(self, name: str, arrays: Sequence[np.ndarray]) -> Callable[[], None]:
-        """Return a function that runs an operator; its arguments are the inputs, then the outputs.
+        """Return a function that runs an operator; the function takes the inputs, then the outputs.
 
         An exception in the operator ends the process with the exception's message, because only
         MindSpore catches the operators' exceptions.

@@ -33,7 +33,7 @@ def _wide_linear(activation: str) -> Case:
 
 
 def _input_major(p: Program) -> Outputs:
-    """A weight stored as [in, out], and parameters that are parts of one larger parameter."""
+    """Add layers with weights stored as [in, out]; the weights are parts of one parameter."""
     x = p.inputs(24)
     both = p.parameter(p.rng.normal(0, 0.2, 24 * 16 + 16 * 8))
     vectors = p.vector(24)
@@ -54,7 +54,7 @@ def _shared(p: Program) -> Outputs:
 
 
 def _joined(p: Program) -> Outputs:
-    """Two layers write parts of one value; two layers and a program output read from the value."""
+    """Two layers write parts of one value, which two other layers and an output then read."""
     x = p.inputs(16, 16)
     joined = p.value(30)
     p.linear(x.part(0, 16), 10, "tanh", output=joined.part(0, 10))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense programs on NumPy arrays, over the native core alone; see `train/nn/fused/program.py`."""
+"""Dense programs on NumPy arrays, without MindSpore; see `train/nn/fused/program.py`."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Program:
         """Add a batch normalization, and return its output."""
         y = self.value(x.width) if output is None else output
         # With a shift of 0, rounding would decide the sign of a number that equals its column's
-        # mean. The sign decides the slope of the activation.
+        # mean, and so the activation's slope.
         learned = (self.vector(x.width, 1.0), self.vector(x.width, 0.1))
         moving = (
             self.extra(self.rng.normal(0, 0.1, x.width).astype(np.float32)),
@@ -199,7 +199,7 @@ class Run:
         core: the native core.
         layers: the program.
         inputs: float32 [B, ...], or uint16 for bfloat16; their gradients have the same type.
-        fill: initial value of the memory that operators write. Default: the memory is not
+        fill: initial value of the memory that operators write. By default, the memory is not
             initialized.
 
     Attributes:

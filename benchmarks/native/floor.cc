@@ -29,9 +29,9 @@ void Split(int threads, size_t n, Fn fn) {
 
 }  // namespace
 
-// Row i starts at rows + i * stride and has a value, m and v of dim floats each. The array distinct
-// contains n_distinct row numbers. The array inverse has one index into distinct for each of the n
-// lookups. The output is out [n, dim].
+// Row i starts at rows + i * stride and has a value, m and v of dim floats each. The array
+// `distinct` contains n_distinct row numbers. For each of the n lookups, the array `inverse` has
+// one index into `distinct`. The output is out [n, dim].
 extern "C" void floor_gather(const float* rows, size_t stride, int dim, const int64_t* distinct,
                              size_t n_distinct, const int32_t* inverse, size_t n, const uint64_t* index,
                              size_t index_lines, int with_probe, float* scratch, float* out, int threads) {

@@ -72,8 +72,8 @@ def ranks_of(part: Part, scores: Scores) -> np.ndarray:
 def _pairs(
     values: np.ndarray, offsets: np.ndarray, begin: int, end: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of lists `begin` to `end` - 1, after each value's list number (`begin` is
-    0).
+    """Return two arrays for the lists `begin` to `end` - 1: the list number of each value, counted
+    from `begin`, and the values.
     """
     number = np.diff(offsets[begin : end + 1])
     return np.repeat(np.arange(end - begin), number), values[offsets[begin] : offsets[end]]
@@ -183,7 +183,7 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 def markov(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by transitions from the newest items: how often an item came one to three places later.
+    """Rank by transition counts: how often an item came one to three places after the newest items.
 
     A transition between items that are s places apart counts ``skip ** (s - 1)``. An item's counts
     are divided by ``total ** norm``, where ``total`` is the sum of these counts.

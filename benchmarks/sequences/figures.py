@@ -28,7 +28,7 @@ def figures_of(part: Part, ranks: np.ndarray) -> dict[str, float]:
 def difference(
     part: Part, ranks: np.ndarray, others: np.ndarray, samples: int = 1000, seed: int = 0
 ) -> Mapping[str, float]:
-    """Return the difference of NDCG@10, and its 95 % interval by a bootstrap over users.
+    """Return the difference between two models' NDCG@10, and its 95 % bootstrap interval.
 
     The bootstrap draws all rows of a user together, because a user's rows are similar.
 

@@ -7,15 +7,15 @@ Each network trains on the rows of `datasets/synthetic/histories.py` in float32,
 a constant learning rate. Both twins begin with the same weights, including the rows of the tables.
 Our networks use LazyAdam over hash tables. The twins use SparseAdam over `nn.Embedding`; for the
 other weights, the twins use an Adam that, like SparseAdam, adds epsilon before the bias correction.
-The output file has the settings, the seeds and the mean loss of each 100 steps. Needs PyTorch (`pip
-install torch`; the CPU build is enough). The exit code is 1 if a mean loss differs from the twin's
-mean loss by more than 0.001 times the twin's.
+The output file has the settings, the seeds and the mean loss of each 100 steps. The script needs
+PyTorch (`pip install torch`; the CPU build is enough). The exit code is 1 if a mean loss differs
+from the twin's mean loss by more than 0.1 %.
 
 A third training shows how much rounding changes the mean losses: PyTorch's twin is trained again
-from weights that have each moved by about a millionth of their size. ReLU and Adam make differences
-by rounding grow. At a learning rate of 0.001, rounding changes the mean losses of BST's twin by up
-to 0.008. At the default learning rate, rounding changes the mean losses so little that an error in
-a network or an optimizer would be visible.
+from weights that have each moved by about a millionth of their size. ReLU and Adam amplify
+differences that come from rounding. At a learning rate of 0.001, rounding changes the mean losses
+of BST's twin by up to 0.008. At the default learning rate, rounding changes the mean losses so
+little that an error in a network or an optimizer would be visible.
 """
 
 from __future__ import annotations

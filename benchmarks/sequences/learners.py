@@ -28,8 +28,8 @@ def run_net(
     baseline: tuple[str, Mapping[str, Any]],
     seeds: int,
 ) -> dict[str, dict[str, Any]]:
-    """Train a network; return figures and targets' ranks for the network, alone and with a
-    baseline.
+    """Train a network; return the figures and the targets' ranks of two models: the network alone,
+    and the network combined with a baseline.
 
     Args:
         kind: 'SASRec' or 'HSTU'.

@@ -9,8 +9,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
 * An item's vector in histories is also its vector when the item is scored. Each item has a bias,
   which starts at the logarithm of the number of the item's events. With `half_life`, recent events
   count more.
-* Vectors start at random. With `co_occurrence`, vectors start near the eigenvectors of the matrix
-  that counts pairs of items within five events of one user.
+* Vectors start at random. With `co_occurrence`, vectors start near the eigenvectors of the items'
+  co-occurrence matrix, which counts pairs of items that are at most five events apart.
 * With `skip`, a factorized Markov chain from the last event to the next item also adds to the
   score. The chain has a separate matrix, which starts as the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older
@@ -140,7 +140,7 @@ class _Loss(nn.Cell):
         - **target** (Tensor): items ``[M]``.
         - **weight** (Tensor): weights of the targets, 0 for padding.
         - **sums** (Tensor): sum of the target weights for each event in `place`, ``[R]``.
-        - **some** (Tensor): items of the batch, ``[K]``; left out for all items.
+        - **some** (Tensor): items of the batch, ``[K]``; omitted if the loss is over all items.
         - **rarity** (Tensor): inverse of the probability of each item in **some**, ``[K]``.
         - **own** (Tensor): inverse of the probability of each target, ``[M]``.
     """
@@ -234,7 +234,7 @@ def batches(
 def _sample(
     part: Part, batch: tuple[np.ndarray, ...], number: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Sample items besides a batch's targets; return the loss's `some`, `rarity` and `own`."""
+    """Sample items besides a batch's targets; return the loss's inputs `some`, `rarity`, `own`."""
     target, weight = batch[4], batch[5]
     targets = np.unique(target)
     others = np.setdiff1d(np.arange(part.items), targets, assume_unique=True)

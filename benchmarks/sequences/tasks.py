@@ -34,7 +34,7 @@ __all__ = ["TASKS", "Events", "Part", "Task", "last_events", "part_of"]
 
 @dataclass(frozen=True)
 class Events:
-    """Events, of which only the first event of each pair of user and item is kept.
+    """Events: for each pair of user and item, only the first event.
 
     Attributes:
         user: int64 ``[E]``, the users' numbers, which start at 0.
@@ -121,7 +121,7 @@ def part_of(
         together: True if events with the same time form one row.
         most_rows: maximum number of rows; if there are more rows, `most_rows` rows are drawn at
             random.
-        seed: seed of the draw.
+        seed: seed for the choice of the drawn rows.
     """
     before = events.time < begin
     catalogue, item = np.unique(events.item[before], return_inverse=True)

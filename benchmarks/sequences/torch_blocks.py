@@ -138,7 +138,7 @@ class GatedBlock(nn.Module):
 
 
 class State(nn.Module):
-    """The state of SASRec and HSTU: the last block's output for the newest event, normalized."""
+    """The state of SASRec and HSTU: the last block's normalized output for the newest event."""
 
     def __init__(self, ours: Any) -> None:
         super().__init__()

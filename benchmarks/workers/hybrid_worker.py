@@ -59,7 +59,8 @@ class Trainer:
         }
 
     def run(self, steps: int) -> dict[str, list[float]]:
-        """Return each step's loss and seconds, and its exchanges' seconds, calls and bytes."""
+        """Run steps; return each step's loss and seconds, and its exchange's seconds, calls and
+        bytes."""
         losses, seconds, exchange, calls, sent = [], [], [], [], []
         self.group.barrier()
         for _ in range(steps):

@@ -148,15 +148,16 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Return one file as a table of 42 named columns.
 
     Args:
-        path: ``census-income.data`` or ``.test``, plain or gzip (if it ends in ``.gz``).
+        path: path of ``census-income.data`` or ``census-income.test``; a name that ends in ``.gz``
+            is a gzip file.
 
     Returns:
         The quantities and the weight as float64, all other columns as the text in the file; ``NA``
         and ``?`` are ordinary values.
 
     Raises:
-        ValueError: the file is missing or has no rows, does not have 42 columns, a quantity is not
-            a number, or the income column has an unknown value.
+        ValueError: the file is missing, the file has no rows, the number of columns is not 42, a
+            quantity is not a number, or the income column has an unknown value.
     """
     if not Path(path).is_file():
         raise ValueError(f"{path} is not there: see python -m datasets.census_income.download")

@@ -42,7 +42,7 @@ def fetch(
     Raises:
         ValueError: an argument is out of range, or the digest differs. A new download with a wrong
             digest is removed, and an existing file with a wrong digest stays.
-        OSError: the server refused, or the connection broke ``attempts`` times.
+        OSError: the server refused the request, or the connection broke ``attempts`` times.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"url must be http or https, got {url!r}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest of a packed data set: its columns, files and their digests."""
+"""The manifest of a packed data set: the columns, the files, and the files' digests."""
 
 from __future__ import annotations
 
