@@ -48,7 +48,7 @@ class CategoryField:
 
 @dataclass(frozen=True)
 class PlantedConfig:
-    """A planted model: ``P(click) = sigmoid(b + s * z)`` with z of mean 0 and variance 1.
+    """A planted model: ``P(click) = sigmoid(b + s * z)``; z has mean 0 and variance 1.
 
     z is a weighted sum of three independent parts, each of variance 1: main effects of the
     categories, interactions ``sum_{f<g} <v_f, v_g>`` of low-rank vectors, and effects of the
