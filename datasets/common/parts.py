@@ -78,7 +78,7 @@ class Conversion:
         output: directory to make, with its parents.
         format: ``mindrecord`` or ``parquet``.
         block_rows: number of rows in a MindRecord record or a Parquet row group.
-        fields: maps each column's name to the names of the column's values.
+        fields: for each column's name, the names of the column's values.
         plan: all further settings that affect the output's bytes, as JSON values. An interrupted
             conversion is resumed only if these settings are unchanged.
     """

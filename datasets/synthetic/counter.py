@@ -21,7 +21,7 @@ def stream_words(seed: int, stream: str, counters: np.ndarray) -> np.ndarray:
     Args:
         seed: Any integer.
         stream: Name of the stream; streams are independent.
-        counters: Integers at least 0, of any shape.
+        counters: Integer array of any shape; all values are at least 0.
 
     Returns:
         uint64 array of the same shape.
