@@ -72,14 +72,14 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True)
 class Conversion:
-    """Description of a conversion's output.
+    """Output directory of a conversion, and the settings that determine its files.
 
     Args:
         output: directory to make, with its parents.
         format: ``mindrecord`` or ``parquet``.
         block_rows: number of rows in a MindRecord record or a Parquet row group.
-        fields: maps each column's name to the names of the column's values.
-        plan: JSON values of the other settings that affect the output's bytes. An interrupted
+        fields: for each column's name, the names of the column's values.
+        plan: all further settings that affect the output's bytes, as JSON values. An interrupted
             conversion is resumed only if these settings are unchanged.
     """
 
@@ -97,7 +97,7 @@ class Conversion:
 
     @property
     def place(self) -> Path:
-        """Directory of the data set during the conversion."""
+        """Directory that contains the data set until the conversion ends."""
         whole = Path(os.path.abspath(self.output))
         return whole.with_name(f".{whole.name}.converting")
 
@@ -115,15 +115,15 @@ def convert_parts(
     Args:
         conversion: output directory, format and settings.
         sources: files, or ranges of files, in the order of the rows.
-        summary: function that takes, for each source, the reports of its parts, and returns the
-            manifest's description of the rows' origin (``source``).
+        summary: function that returns the value of ``source`` in the manifest, from a list of the
+            parts' reports for each source.
         workers: number of processes; with 1, this process does the work. Default: one process per
             core that this process may use.
         overwrite: True replaces an existing output. Default: False.
         restart: True drops the finished parts of an interrupted conversion. Default: False.
 
     Returns:
-        The manifest, as written.
+        The manifest that was written.
 
     Raises:
         ValueError: the interrupted conversion had a different plan, another process is converting

@@ -30,12 +30,12 @@ _BLOCKS_A_WORKER = 64  # at least, so that one block more or less is less than t
 
 
 class BlockOrder(NamedTuple):
-    """Order of the rows of blocks, for `mindspore_rec.data.Rows.batches`.
+    """Order in which `mindspore_rec.data.Rows.batches` reads the rows of blocks.
 
     Shuffling reads the blocks in a random order, and permutes the rows of every `window` blocks
-    together. A random generator with the seed (seed, pass) draws the permutations one after
-    another. The permutations depend on the numbers of rows, so the number of rows of every block
-    must be known in advance.
+    together. Each pass has one random generator, seeded with `seed` and the number of the pass,
+    which draws the permutations one after another. The permutations depend on the numbers of rows,
+    so the number of rows of every block must be known in advance.
 
     Args:
         shuffle: True if the order is random.
@@ -279,7 +279,7 @@ class _Source(NamedTuple):
     """Rows in blocks that can be read in any order.
 
     Args:
-        names: names of the columns.
+        names: names of all columns in the source.
         sizes: number of rows of each block.
         rows: function that takes the names of the chosen columns and the order of the blocks, and
             returns the rows.

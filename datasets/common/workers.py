@@ -30,7 +30,7 @@ class Work(Protocol):
         ...
 
     def is_done(self) -> bool:
-        """True if an earlier run has already done this work."""
+        """True if an earlier run has already finished this part."""
         ...
 
     def run(self, on_bytes: Callable[[int], object]) -> None:

@@ -11,9 +11,9 @@ them:
 * **Criteo_x4** (Song et al., AutoInt, CIKM 2019): 36,672,493 training, 4,584,062 validation and
   4,584,062 test rows, split 8:1:1 at random. Criteo_x4 has the unchanged values of Criteo's files.
   BARS bins the counts by ``floor(log(x)**2)`` (above 2) and uses the bins as categories;
-  `--counts-as-categories` bins the counts in the same way. BARS also merges rare values: values
-  that occur fewer than 10 times for x4_001 (embeddings of 16), and fewer than 2 times for x4_002
-  (embeddings of 40). This library does not merge rare values. Instead of merging rare values, use
+  `--counts-as-categories` bins the counts in the same way. BARS also merges rare values: for x4_001
+  (embedding size 16), values that occur fewer than 10 times; for x4_002 (embedding size 40), values
+  that occur only once. This library does not merge rare values. Instead of merging rare values, use
   admission with `embedding.admission_threshold`. If you train for several epochs, also set
   `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a rare value returns zeros
   instead of a learned vector.
@@ -78,9 +78,9 @@ def blocks(
 
     Args:
         path: The CSV file.
-        version: ``x1``: counts are used unchanged. ``x4``: a count x becomes ``log(1 + x)``, or 0
-            if x is negative. In ``x1`` and ``x4``, a missing count becomes 0, and an empty category
-            is treated as missing.
+        version: With ``x1``, counts are used unchanged. With ``x4``, a count x becomes
+            ``log(1 + x)``, or 0 if x is negative. In ``x1`` and ``x4``, a missing count becomes 0,
+            and an empty category is treated as missing.
         counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
             (default False).
         span: Range of bytes (end not included); only lines that begin in the range are read
@@ -182,7 +182,7 @@ def convert(
             `datasets.criteo.convert.convert`.
 
     Returns:
-        A dict with the number of ``rows``.
+        The number of rows, as a dict with the key ``rows``.
 
     Raises:
         ValueError, OSError: the file cannot be read, or `blocks` refuses its contents. ValueError
@@ -279,7 +279,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _kept(options: argparse.Namespace, name: str) -> int | None:
-    """Return the number of rows of a split that an earlier run has finished, else None."""
+    """Return the number of rows of a split if an earlier run has finished it, else None."""
     whole = [split for split in SPLITS if (options.output / split).exists()]
     if options.overwrite or name not in whole or len(whole) == len(SPLITS):
         return None

@@ -23,7 +23,7 @@ class Piece(NamedTuple):
         lines: Number of lines.
         text: The bytes of the piece; every line ends with a line feed.
         crlf: Number of lines that ended with CR LF in the file; in `text`, these lines end with LF.
-        file_offset: Number of bytes of the file on disk that were read so far, for a progress bar.
+        file_offset: Number of bytes read so far from the file on disk, for a progress bar.
     """
 
     first_line: int

@@ -166,7 +166,7 @@ def _without(text: bytes, dropped: np.ndarray) -> bytes:
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Return float64 values: NaN for null, infinity if the text is not a finite number."""
+    """Return float64 values; null becomes NaN, and text that is no finite number becomes inf."""
     texts = _one(column)
     good = pc.fill_null(pc.match_substring_regex(texts, NUMBER), False)
     values = np.full(len(texts), np.inf)

@@ -65,12 +65,12 @@ class ReadReport:
         return sum(self.bad.values())
 
     def record(self, columns: Columns, first_line: int, crlf: int, strict: bool) -> None:
-        """Add the counts of a piece of a file.
+        """Count the good and bad rows of a piece of the file.
 
         Args:
             columns: the parsed columns of the piece.
             first_line: line number of the piece's first line.
-            crlf: count of the piece's lines that ended with CR LF.
+            crlf: number of lines of the piece that ended with CR LF.
             strict: True raises an error for a bad row.
 
         Raises:
@@ -105,7 +105,7 @@ class ReadReport:
 
 
 class CriteoReader:
-    """Rows of one file as batches; each iteration reads the file again.
+    """Batches of the rows of one file; each iteration reads the file again.
 
     Args:
         path: The file: 40 tab-separated columns, no header, plain or gzip.
@@ -118,9 +118,10 @@ class CriteoReader:
             any row.
         on_bytes: Called with the number of bytes read from the file since the last call.
 
-    Yields (by iteration): ``ids`` int64 [B, 26] or [B, 39], `category_keys` of the text under the
-        field's name (an empty text is missing); ``dense`` float32 [B, 13], ``log(1 + x)``, or 0 if
-        missing or negative; ``label`` float32 [B, 1].
+    Yields (by iteration): ``ids`` int64 [B, 26] or [B, 39], the keys of the texts by
+        `category_keys` with the field's name (an empty text is a missing value); ``dense`` float32
+        [B, 13], ``log(1 + x)`` of each count, or 0 if the count is missing or negative; ``label``
+        float32 [B, 1].
 
     Raises (by iteration): ValueError: a row is bad and ``strict`` is True (the message has ``path,
         line N`` and the reason), or gzip data are truncated or damaged. OSError: the file cannot be
@@ -195,11 +196,11 @@ def read_pieces(
         report: `ReadReport` to which the counts of rows are added.
         strict: True raises an error at the first bad row; False only counts bad rows.
         counts_as_categories: add keys for the 13 binned counts, as in `CriteoReader`.
-        first_line: the file's line number of the first line in `given` (default 1).
+        first_line: line number, in the file, of the first line of `given` (default 1).
 
     Raises:
-        BadRowError: a row is bad and ``strict`` is True. The error and the report count lines from
-            `first_line`, which is line 1.
+        BadRowError: a row is bad and ``strict`` is True. In the error and in the report, line 1 is
+            the line `first_line` of the file.
     """
     for piece in given:
         columns = parse(piece.text)

@@ -34,7 +34,8 @@ def packed_fields(counts_as_categories: bool = False) -> dict[str, tuple[str, ..
     """Return the names of the values in each array (ids, dense, label) of a packed data set.
 
     Args:
-        counts_as_categories: True if the binned counts have keys as well (default False).
+        counts_as_categories: True if ``ids`` also contains keys of the binned counts (default
+            False).
     """
     return {
         "ids": CATEGORY_FIELDS + (COUNT_FIELDS if counts_as_categories else ()),
@@ -64,7 +65,7 @@ def scale_counts(counts: np.ndarray) -> np.ndarray:
 
 
 def bin_counts(counts: np.ndarray) -> np.ndarray:
-    """Bin counts for use as categories: x becomes ``floor(log(x)**2)`` if x > 2, else ``int(x)``.
+    """Turn counts into categories: x becomes ``floor(log(x)**2)`` if x > 2, else ``int(x)``.
 
     The rule is from the challenge's winners
     (https://www.csie.ntu.edu.tw/~r01922136/kaggle-2014-criteo.pdf): fine steps for small counts,

@@ -286,7 +286,7 @@ def _columns(batch: pa.RecordBatch) -> Columns:
 
 
 def _floats(column: pa.Array) -> np.ndarray:
-    """Return float64 values, NaN for null."""
+    """Return float64 values; null becomes NaN."""
     return pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
 
 

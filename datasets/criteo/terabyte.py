@@ -37,7 +37,7 @@ _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
 
 
 class RemoteFile(NamedTuple):
-    """A file of the terabyte set, as listed by the site.
+    """A file of the terabyte set in the site's list of files.
 
     Args:
         path: path of the file in the site's repository.
@@ -59,7 +59,7 @@ def files_of_day(day: int, site: str = SITE) -> list[RemoteFile]:
 
     Raises:
         ValueError: ``day`` is out of range, or the list has an unexpected form.
-        OSError: the site does not answer, or refuses.
+        OSError: the site does not answer, or refuses the request.
     """
     if not 0 <= day < len(DAYS):
         raise ValueError(f"day must be from 0 to {len(DAYS) - 1}, got {day}")
@@ -122,7 +122,7 @@ def _is_whole(place: Path, file: RemoteFile) -> bool:
 
 
 def _days(text: str) -> list[int]:
-    """Return the days that an option's text lists, such as the text 0,5-7.
+    """Return the days that the text of an option lists, for example ``0,5-7``.
 
     Example:
         >>> _days("0,5-7")

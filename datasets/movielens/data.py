@@ -37,7 +37,7 @@ POSITIVE = 4.0
 
 @dataclass(frozen=True)
 class Split:
-    """Columns of a set of ratings, in order of time.
+    """Columns of a set of ratings; the ratings are in order of time.
 
     Args:
         ids: int64 [N, 4], one table key for each of `FIELDS`.
@@ -67,7 +67,7 @@ class Split:
 
 @dataclass(frozen=True)
 class MovieLensData:
-    """The data set, ready for a model.
+    """Training, validation and test rows of MovieLens.
 
     Args:
         train: training rows.
@@ -92,9 +92,9 @@ def load(
     Args:
         data_dir: directory with ``ratings.csv`` and ``movies.csv``, plain or gzip (``.csv.gz``).
         split: With 'random', each rating is a test row with probability ``test``, as in published
-            comparisons of CTR models. With 'time', the test rows are the latest ratings: a share
-            ``test`` of all ratings. In a split by time, many users and movies of the test rows are
-            new, as in online serving.
+            comparisons of CTR models. With 'time', the latest ratings are the test rows; ``test``
+            is their share of all ratings. In a split by time, many users and movies of the test
+            rows are new, as in online serving.
         test: share of the ratings for testing, above 0 and below 1 (default 0.2).
         validation: share of the training rows for validation, in [0, 1) (default 0). Validation
             rows are split off like test rows, at random or by time.

@@ -77,7 +77,7 @@ class BayesAUC:
 
 
 def _weighted_auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the AUC from the class weights of groups of rows, sorted by ascending score."""
+    """Return the AUC from the class weights of groups that are sorted by ascending score."""
     below = np.cumsum(negative) - negative
     pairs = positive.sum() * negative.sum()
     if pairs == 0:

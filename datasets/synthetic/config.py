@@ -48,7 +48,7 @@ class CategoryField:
 
 @dataclass(frozen=True)
 class PlantedConfig:
-    """A planted model: ``P(click) = sigmoid(b + s * z)`` with z of mean 0 and variance 1.
+    """A planted model: ``P(click) = sigmoid(b + s * z)``; z has mean 0 and variance 1.
 
     z is a weighted sum of three independent parts, each of variance 1: main effects of the
     categories, interactions ``sum_{f<g} <v_f, v_g>`` of low-rank vectors, and effects of the
@@ -61,8 +61,8 @@ class PlantedConfig:
         main_share, pairs_share, counts_share: Shares of main effects, interactions and count
             effects in the variance of z, at least 0. The sum of the shares must be above 0, and the
             shares are scaled to a sum of 1. If a part has no fields, its share must be 0.
-        logit_std: The factor s of z in the logit, above 0: the strength of the features. The
-            default, 1.36, gives a Bayes AUC of about 0.80 at the default click rate.
+        logit_std: The factor s of z in the logit, above 0. It sets the strength of the features.
+            The default, 1.36, gives a Bayes AUC of about 0.80 at the default click rate.
         click_rate: Mean click probability, between 0 and 1 (default 0.25).
 
     Raises:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random numbers by position: number i of a stream is a function of (seed, stream name, i).
 
-Any range of rows can be generated alone, or in pieces of any size. The rows of a range are always
-the same.
+Any range of rows can be generated alone, or in pieces of any size, and always has the same rows.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def stream_words(seed: int, stream: str, counters: np.ndarray) -> np.ndarray:
     Args:
         seed: Any integer.
         stream: Name of the stream; streams are independent.
-        counters: Integers at least 0, of any shape.
+        counters: Integer array of any shape; all values are at least 0.
 
     Returns:
         uint64 array of the same shape.

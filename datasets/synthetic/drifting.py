@@ -27,9 +27,10 @@ class DriftingConfig:
         alive: number of values per field that are alive at any time, at least 1 (default 1000).
         life: lifetime of a value, as a number of rows of the stream, at least 1 (default 200,000).
             New values appear at an even rate, so that the alive values change gradually.
-        zipf: exponent of the Zipf law of the alive values' frequencies, at least 0 (default 0.7).
-        once_share: share of ids that occur once and have no effect, in [0, 1) (default 0.02):
-            mistyped words, random cookies.
+        zipf: exponent of the Zipf law that the frequencies of alive values follow, at least 0
+            (default 0.7).
+        once_share: share of ids that occur once and have no effect, such as mistyped words, in
+            [0, 1) (default 0.02).
         logit_std: standard deviation of the values' effects, above 0 (default 1.3).
         base_rate: click probability without any effect, in (0, 1) (default 0.2).
 
@@ -83,8 +84,8 @@ class DriftingModel:
     A field has `alive` slots, and each slot contains one value at a time. For each field, a row
     draws one slot, and takes the value of this slot. The slots' probabilities do not change. A slot
     receives a new value every `life` rows; different slots change at different rows. The click
-    probability is ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and
-    variance 1.
+    probability is ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))``; the effects have mean 0
+    and variance 1.
 
     Args:
         config: configuration of the stream.

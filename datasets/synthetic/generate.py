@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a planted model as complete batches."""
+"""Generate complete batches of rows from a planted model."""
 
 from __future__ import annotations
 

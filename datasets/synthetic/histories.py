@@ -10,7 +10,7 @@ are a constant of the item, plus a term of the history:
   The rows have no column of kinds, so a network must learn the kinds from the events. The events of
   a history are of at most three kinds.
 
-The label does not depend on the user, the number or the times.
+The label does not depend on the columns `user`, `number` and `seen_at`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def write_ratings(directory: Path, rows: int = 2500, movies: int = 60) -> None:
     later part have no ratings in the earlier part.
 
     Args:
-        directory: directory for the files.
+        directory: directory in which `ratings.csv` and `movies.csv` are written.
         rows: number of ratings. Default: 2500.
         movies: number of distinct movies. Default: 60.
     """

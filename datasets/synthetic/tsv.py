@@ -45,7 +45,7 @@ def write_tsv(stream: BinaryIO, model: PlantedModel, raw: RawRows) -> None:
 
 
 def _text_column(digits: np.ndarray) -> pa.Array:
-    """Return strings of 8 bytes each; make no Python object per value."""
+    """Return strings of 8 bytes each, without a Python object per value."""
     rows = len(digits)
     offsets = np.arange(0, 8 * rows + 1, 8, dtype=np.int32)
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(digits))

@@ -11,7 +11,7 @@ COLORS = {"unbounded": "#b35806", "bounded": "#2b6cb0"}
 
 
 def draw(figures: dict[str, Any], path: Path) -> None:
-    """Draw rows and AUC over the stream, for both models.
+    """Plot the number of rows and the AUC of both models over the stream.
 
     Args:
         figures: the result of `train.compare`.

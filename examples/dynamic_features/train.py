@@ -91,7 +91,7 @@ def run(args: argparse.Namespace, name: str, **policies: Any) -> list[dict[str, 
 def batches(
     args: argparse.Namespace, config: DriftingConfig
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield batches of ids and labels, the same for both models."""
+    """Yield batches of ids and labels; both models train on the same batches."""
     for block in drifting(args.samples, args.seed, block_rows=args.batch, config=config):
         yield block["ids"], block["label"]
 
