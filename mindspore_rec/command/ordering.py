@@ -36,7 +36,7 @@ def training_batches(rows: Rows, schema: Schema, train: TrainSettings) -> ArrowB
 
 
 def in_time_order(rows: Rows, schema: Schema) -> Rows:
-    """Return rows in the order of their time.
+    """Return the rows sorted by time.
 
     If the rows are already in the order of time, `rows` is returned unchanged. Otherwise, the rows
     are sorted in memory. Rows of the same time keep their order, and rows without a time come

@@ -59,7 +59,7 @@ def scaled_path(
     Args:
         path: pairs (number of steps, factor of the rates), as in `EarlyStopping.path`.
         scale: steps per epoch of the new training, divided by steps per epoch of the training that
-            recorded the path.
+            recorded `path`.
 
     Example:
         >>> scaled_path([(200, 1.0), (100, 0.2)], 1.1)

@@ -73,14 +73,15 @@ class SplitSettings:
     """Division of the rows into training, validation and test rows.
 
     Args:
-        by: 'time' to divide by the column of kind time, with the last rows as test rows; 'random'
-            to divide by a hash of the row's place in the source. Default: 'time' if there is a
-            column of kind time, else 'random'.
+        by: With 'time', the rows are divided by the column of kind time, and the test rows are the
+            last rows. With 'random', the rows are divided by a hash of each row's place in the
+            source. Default: 'time' if there is a column of kind time, else 'random'.
         train: share of the source's rows for training, in (0, 1]. Default: all rows of the source
             that are not validation or test rows.
-        valid: share of the source's rows for validation, in [0, 1), or other files. Default: 0.1.
-        test: share of the source's rows for tests, in [0, 1), or other files. Default: 0.1 if
-            `train` is not set; else all rows of the source that are not training or validation
+        valid: share of the source's rows for validation, in [0, 1), or paths of other files.
+            Default: 0.1.
+        test: share of the source's rows for tests, in [0, 1), or paths of other files. Default: 0.1
+            if `train` is not set; else all rows of the source that are not training or validation
             rows.
         seed: seed of a random division. Default: 0.
     """
@@ -130,7 +131,7 @@ class ModelSettings:
 
     Args:
         name: name of a network, or 'my_file.py:MyNet'. Default: 'dcn_v2'.
-        settings: further arguments of the network, written beside the name in the file.
+        settings: arguments of the network, each a key beside `name` in the YAML file.
     """
 
     name: str = "dcn_v2"
@@ -240,7 +241,7 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """One YAML file: the data, the network and the training.
+    """Contents of a YAML file: the data, the network and the training.
 
     Args:
         source: path, glob, folder, URL or list of paths; or a topic. Relative paths begin in the
@@ -318,7 +319,7 @@ def _model(value: Any) -> ModelSettings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Return the settings in a YAML file; relative paths of sources start at the file's folder.
+    """Read the settings from a YAML file; relative paths of sources start at the file's folder.
 
     Raises:
         ValueError: the file cannot be read, or `settings_of` refuses the settings. The error's
@@ -351,7 +352,7 @@ def _source_beside(folder: Path, source: Any) -> Any:
 
 
 def _model_beside(folder: Path, model: ModelSettings) -> ModelSettings:
-    """Return the network's settings; a network in a file is named with the file's path."""
+    """Return the network's settings, with `folder` before the path of a network's Python file."""
     if ".py:" not in model.name:
         return model
     return dataclasses.replace(model, name=str(folder / model.name))

@@ -24,7 +24,7 @@ class Trained:
     """A trained model.
 
     Args:
-        path: directory of the model, or of checkpoints of a training.
+        path: directory of a model, or directory of a training's checkpoints.
 
     Attributes:
         schema: description of the columns, with the fitted scales.

@@ -34,7 +34,7 @@ Kind = TypeVar("Kind")
 
 
 class Change(Protocol):
-    """Conversion of arguments of an earlier version to today's arguments."""
+    """Converts arguments of an earlier version to the present arguments."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Replace old keyword arguments by their new form, with a warning for each argument."""
@@ -239,7 +239,7 @@ def _spoken(target: Callable[..., Any]) -> str:
 
 
 def level_outside() -> int:
-    """Return the `stacklevel` for a warning, so that it names the first line outside the library.
+    """Return the `stacklevel` with which a warning names the first line outside the library.
 
     Example:
         >>> level_outside() > 0

@@ -48,7 +48,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Line:
-    """The state of one item that the doctor has examined; printed as one line.
+    """Result of one check of the doctor; printed as one line.
 
     Attributes:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.

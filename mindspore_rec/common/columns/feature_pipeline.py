@@ -588,7 +588,7 @@ def _times(timestamp: FeatureSpec, view: BatchRows) -> Any:
 
 
 def name_taken(name: str) -> ValueError:
-    """Return the error for an array and a column of `keep_rest` with the same name."""
+    """Return the error for an array whose name another column of the batch has."""
     return ValueError(
         f"feature '{name}' has the name of another column of the batch: give it another name"
     )

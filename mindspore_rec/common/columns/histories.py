@@ -253,7 +253,7 @@ def kept_values(
 
 
 def ragged(values: Any, offsets: Any) -> pa.Array:
-    """Return lists of any length as one Arrow array, for a data frame or a dict of columns.
+    """Make an Arrow array of lists of any length, to use as a column of a data frame or a dict.
 
     Args:
         values: the values of all lists, one list after another, ``[N]``: a NumPy or Arrow array.
@@ -261,8 +261,8 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
             ``offsets[i + 1] - 1``. The first offset is 0, and the last offset is N.
 
     Returns:
-        Arrow array of B lists. If `offsets` are int64, they are not copied; if `values` are
-        numbers, they are not copied.
+        Arrow array of B lists. Offsets of type int64 are not copied, and values that are numbers
+        are not copied.
 
     Raises:
         TypeError: offsets are not whole numbers, or values are of a type that Arrow lacks.

@@ -163,6 +163,6 @@ def _split(values: pa.Array, separator: str | None) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Return single values as texts. If no row of a column such as '7' and '8|9' has several
-    values, a reader may infer numbers."""
+    """Convert single values to texts. For a column of lists such as '8|9', a reader may infer
+    numbers if no row has several values."""
     return as_categories(values, "text")

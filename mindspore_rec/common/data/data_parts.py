@@ -124,7 +124,7 @@ class DataParts:
                 )
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Raise a ValueError if a file lacks a column, or if a column's type is of another kind."""
+        """Raise a ValueError if a file lacks a column, or has an incompatible type for a column."""
         first = self._opened[0]
         for name in columns:
             if name in self._checked or name in self._partitions:

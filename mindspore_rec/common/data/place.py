@@ -15,7 +15,7 @@ _LAST = 2**31  # greater than the number of any item
 
 
 class Worker(NamedTuple):
-    """Number of a worker, from 0, and number of workers."""
+    """Index of a worker, counted from 0, and the number of workers."""
 
     number: int
     workers: int

@@ -62,6 +62,6 @@ def _rows_of_values(rows: Rows, column: Column) -> pa.Table:
 def _up_to(
     most: np.uint64, hashes: np.ndarray, batch: pa.RecordBatch
 ) -> tuple[np.ndarray, pa.RecordBatch]:
-    """Return the rows whose value has a hash of at most `most`."""
+    """Return the hashes up to the limit `most`, and the rows of the batch with these hashes."""
     chosen = hashes <= most
     return hashes[chosen], batch.filter(pa.array(chosen))

@@ -299,7 +299,7 @@ class Rows:
         A window is as many consecutive row groups as fit in `buffer_rows` rows, but at least one
         row group. The order of pass k depends only on the files, `buffer_rows`, `seed` and k. In
         text files, blocks of 4 MiB replace row groups. The blocks of one compressed file stay in
-        order, so its rows are only permuted within the buffer.
+        order, so rows of the file are permuted only within the buffer.
 
         Args:
             batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.

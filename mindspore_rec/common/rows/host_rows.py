@@ -96,7 +96,7 @@ class HostRows(NativeAccess):
         insert no rows.
 
         Args:
-            rows: 'int8' or 'int4'; or 'float32', which changes nothing.
+            rows: 'int8', 'int4' or 'float32'. 'float32' changes nothing.
 
         Raises:
             ValueError: `rows` is not a legal type, the table is distributed over several workers,

@@ -76,7 +76,7 @@ class Inferred:
         return tuple(each.column for each in self.entries)
 
     def with_options(self, name: str, why: str, **options: Any) -> Inferred:
-        """Return a proposal with other options of one column, such as `admission`.
+        """Return a copy of the proposal with new options of one column, such as `admission`.
 
         Args:
             name: name of the column.

@@ -119,7 +119,7 @@ def _order_decides(column: Profile, positive: np.ndarray) -> bool:
 
 
 def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) -> float:
-    """Predict each half of the rows by the mean labels in the other half; return the lower AUC."""
+    """Predict the labels of each half by the means of the other half; return the lower AUC."""
     size = int(codes.max()) + 1
     ones = [np.bincount(codes[half & positive], minlength=size) for half in (first, ~first)]
     zeros = [np.bincount(codes[half & ~positive], minlength=size) for half in (first, ~first)]

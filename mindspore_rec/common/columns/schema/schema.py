@@ -183,7 +183,7 @@ class Schema:
                 this number. Default: 16.
 
         Raises:
-            TypeError: `specs` or `columns` are of another type.
+            TypeError: `specs` or `columns` are of an unsupported type.
             ValueError: no kind of column computes the keys of a feature, or `Schema` refuses the
                 columns.
 
@@ -285,7 +285,7 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Optional columns of rows to predict, for histories that the library collects from rows.
+        """Optional columns of the rows to predict, from which a network gets collected histories.
 
         The user and the time of a row select a stored history; or the row contains the history
         itself.
@@ -586,7 +586,7 @@ class Schema:
         return {"embedding_dim": self.embedding_dim, "columns": plain_columns(self.columns)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of `pipeline`, which the scales have learned, as JSON values."""
+        """Return the learned state of `pipeline` as JSON values."""
         return self.pipeline.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
