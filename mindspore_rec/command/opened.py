@@ -33,7 +33,7 @@ class Parts:
     """The rows of a training, as the YAML file divides them.
 
     Attributes:
-        train: training rows; if the YAML file sets `sample`, only a sample of the negatives.
+        train: training rows, with only a sample of the negatives if the YAML file sets `sample`.
         whole_train: all training rows, even if the YAML file sets `sample`.
         valid: validation rows, or None.
         test: test rows, or None.

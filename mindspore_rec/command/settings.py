@@ -166,11 +166,12 @@ class TrainSettings:
         epochs: largest number of passes over the training rows, at least 1. Default: 3.
         batch_size: number of rows of a training step, at least 1. Default: 1024.
         learning_rate: learning rate of Adam, above 0. Default: 0.003.
-        table_rate: factor of the learning rate for embedding tables, above 0. Default: 1.
+        table_rate: factor, above 0, by which the learning rate of embedding tables is multiplied.
+            Default: 1.
         seed: seed of initial values, dropout and order of rows. Default: 0.
         workers: number of processes that train together, at least 1. Default: 1.
         evaluations: number of evaluations per epoch, at least 1. Default: 1.
-        early_stopping: false trains all epochs. Default: true.
+        early_stopping: true to end the training early, false to train all epochs. Default: true.
         schedule: course of the learning rate. 'constant': the rate does not change. 'cosine': the
             rate falls along half a cosine wave to 0 at the end of the last epoch. 'plateau': the
             first early stop returns to the best weights, divides the rate by 5 and continues; the
@@ -233,7 +234,7 @@ class TrainSettings:
 
     @property
     def only_for_files(self) -> list[str]:
-        """Names of the settings in the YAML file that do not apply to a topic."""
+        """Names of settings that differ from their defaults, but do not apply to a topic."""
         usual = TrainSettings()
         names = ("schedule", "warm_up", "order", "ema", "refit")
         return [name for name in names if getattr(self, name) != getattr(usual, name)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mindspore-rec train`: train, save, evaluate beside baselines, and write the report."""
+"""`mindspore-rec train`: train and save a model, compare it with baselines, write the report."""
 
 from __future__ import annotations
 

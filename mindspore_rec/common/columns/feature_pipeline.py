@@ -455,8 +455,8 @@ class FeaturePipeline:
 
         Args:
             batches: batches of the rows on which a network trains.
-            weight: name of a second weight column, multiplied by the weights of the rows. Default:
-                None.
+            weight: name of a second weight column. The weight of a row is multiplied by the second
+                weight. Default: None.
 
         Returns:
             This object.

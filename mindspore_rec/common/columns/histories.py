@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories: lists of any length per row, stored as the values of all lists and the offsets."""
+"""Histories: one list of any length per row, stored as the values and offsets of all lists."""
 
 from __future__ import annotations
 
@@ -82,9 +82,10 @@ class HistoryValues(Feature):
     Args:
         column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
             empty.
-        values: the type to which values are converted. None, 'text', 'whole' or 'key': keys, see
-            `Category`. 'float32': numbers, where a missing number becomes 0. 'int64': whole
-            numbers, where timestamps and dates become whole seconds since 1970. Default: None.
+        values: the type to which values are converted. None, 'text', 'whole' and 'key' convert
+            values to keys, see `Category`. 'float32' converts values to numbers; a missing number
+            becomes 0. 'int64' converts values to whole numbers; timestamps and dates become whole
+            seconds since 1970. Default: None.
         field: text that is the salt of the keys' hash. Default: the column's name.
         separator: text between the values in a column of texts. Default: None.
 

@@ -148,7 +148,7 @@ def own_keys(column: str | int, values: pa.Array) -> pa.Array:
 
     Args:
         column: name or place of the column, for messages.
-        values: values that are not texts ``[B]``.
+        values: values ``[B]`` of any type except text.
 
     Raises:
         TypeError: a float is not whole.

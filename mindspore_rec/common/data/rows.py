@@ -99,8 +99,8 @@ class Rows:
             counted = self._selection
             parts = counted.parts()
             if not counted.drops_faults and all(each.part.rows is not None for each in parts):
-                # Select one column only, because the count depends only on the columns of the
-                # filter.
+                # Select one column only, because the count depends on the filter, and not on the
+                # selected columns.
                 counted = replace(counted, columns=tuple(counted.stored_names[:1]))
                 counted = counted if counted.sample else replace(counted, schema=None)
             self._count = sum(each.num_rows for each in _in_order(counted, self._threads))

@@ -40,7 +40,7 @@ class TimeCounts:
             self._merge(self._times >> 1, self._counts)
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """Return, for each cumulative share, a time before which about this share of the rows lies.
+        """For each cumulative share, return a time that is later than about this share of the rows.
 
         Rows with equal times stay together.
         """

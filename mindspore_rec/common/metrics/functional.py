@@ -179,7 +179,7 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
             bins are in the order of rising scores.
 
     Returns:
-        The AUC, or NaN if one class has no weight. :func:`auc_error_bound` bounds its error.
+        The AUC, or NaN if one class has no weight. :func:`auc_error_bound` bounds the error.
 
     Examples:
         >>> auc_from_counts(np.array([0, 1, 1]), np.array([1, 1, 0]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of a data set: what each kind of column is, and how a network reads it."""
+"""Kinds of columns of a data set, and the way a network reads each kind."""
 
 from __future__ import annotations
 
@@ -639,7 +639,7 @@ class WeightColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class GroupColumn(Column):
-    """A group of the row, such as a user, for the metric `gauc`; not a feature.
+    """Group of each row, such as the user, for the metric `gauc`; not a feature.
 
     `mindspore-rec eval` also shows the metrics of the 20 groups with the most rows.
 

@@ -34,7 +34,7 @@ def _between(match: re.Match[str]) -> str:
 
 
 def is_id_name(name: str) -> bool:
-    """Return True if whole numbers in a column of that name are probably ids.
+    """Return True if whole numbers in a column with the name `name` are probably ids.
 
     Example:
         >>> [is_id_name(name) for name in ("movieId", "det_ind_code", "paid", "year", "item")]

@@ -14,7 +14,7 @@ __all__ = ["columns_of", "plain_columns", "unknown_key"]
 
 
 def plain_columns(columns: Iterable[Column]) -> dict[str, dict[str, Any]]:
-    """Return columns as JSON values: for each name the kind and the options without defaults.
+    """Return columns as JSON values: the name, the kind and the options that are not defaults.
 
     Example:
         >>> from mindspore_rec.feature import CategoryColumn, LabelColumn

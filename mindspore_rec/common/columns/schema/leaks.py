@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find columns that decide the label, such as copies of the label and later information."""
+"""Find columns that decide the label, such as copies of the label and facts known only later."""
 
 from __future__ import annotations
 

@@ -56,9 +56,10 @@ class Schema:
       values of all lists, one list after another, and where each list begins. Row i has the values
       from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
       offsets.
-    * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that the library collects
-      from rows (a `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user,
-      and the values. In training, the network gets ``recent.values`` and ``recent.offsets`` in
+    * ``recent.events`` int64 ``[B, 3 + values]`` of a `KeptHistoryColumn` named ``recent``, whose
+      history the library collects from rows. Each row contains the time, 1 or 0 (1 if the row is
+      an event), the user and the values. In training, the network gets ``recent.values`` and
+      ``recent.offsets`` in
       place of ``recent.events``.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
@@ -338,7 +339,8 @@ class Schema:
             This object.
 
         Raises:
-            ValueError: `fit` was not called, a column is missing or has values of the wrong type.
+            ValueError: `fit` was not called, or a column is missing or has values of the wrong
+                type.
 
         Example:
             >>> import pandas as pd
@@ -385,7 +387,8 @@ class Schema:
         and the arrays of events are columns of lists of int64; numbers, weight and label are
         columns of lists of float32. Each column of a history becomes a column of lists, without
         offsets. The schema that `received` returns reads these columns, also from Parquet files. If
-        `training` is True and the schema has a time, the first column is the time in seconds.
+        `training` is True and the schema has a time column, the first column is the time in
+        seconds.
 
         Args:
             batches: record batches of raw columns.

@@ -211,7 +211,7 @@ def _span(texts: pa.Array, format: str) -> int:
 
 @dataclass(frozen=True)
 class ListForm:
-    """Form in which a column writes lists as texts.
+    """Form of the texts in which a column stores lists.
 
     Args:
         separator: text between the values.
