@@ -43,8 +43,8 @@ def in_time_order(rows: Rows, schema: Schema) -> Rows:
     first.
 
     Raises:
-        ValueError: there is no column of kind time; or the rows must be sorted, and `sample` drops
-            rows or there are more than `MOST_SORTED` rows.
+        ValueError: there is no column of kind time; or the rows must be sorted, but `sample` drops
+            rows, or there are more than `MOST_SORTED` rows.
     """
     time = schema.time
     if time is None:

@@ -38,8 +38,8 @@ class KafkaSettings:
     Args:
         servers: addresses of Kafka brokers, as in 'localhost:9092'.
         topic: name of the Kafka topic.
-        format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if a message is lines
-            of text. Default: 'arrow'.
+        format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if a message consists
+            of lines of text. Default: 'arrow'.
         types: Arrow type of each column, as in `{user: string, price: float64}`. Default: the types
             that the columns imply; for Arrow messages, the types of the first message that fits the
             columns.
@@ -143,9 +143,9 @@ class EarlyStoppingSettings:
     """Early stopping: the training ends if a metric of the validation rows stops improving.
 
     Args:
-        metric: 'auc', 'log_loss' or 'rmse'. If there are several labels: the metric, a point and
-            the label's name, as in 'auc.bought'. Default: 'auc' of the first label, or 'rmse' if
-            that label is a number.
+        metric: 'auc', 'log_loss' or 'rmse'. With several labels, write the metric, a point and the
+            label's name, as in 'auc.bought'. Default: 'auc' of the first label, or 'rmse' if that
+            label is a number.
         patience: number of successive evaluations without improvement, at least 1. Default: 2, or 1
             with the schedule 'plateau'.
     """
@@ -178,8 +178,8 @@ class TrainSettings:
             second early stop ends the training. Default: 'constant'.
         warm_up: share of the first epoch in which the rate rises from near 0, in [0, 1]. Default:
             0.
-        order: 'random', or 'time': rows stay in the order of their time, and only the rows of 32
-            successive batches are shuffled. Default: 'random'.
+        order: 'random' or 'time'. With 'time', rows stay in the order of their time, and only the
+            rows of 32 successive batches are shuffled. Default: 'random'.
         ema: decay in (0, 1) of a moving average of the dense weights, which evaluations and the
             saved model use. Default: none.
         refit: True trains a new model on training and validation rows together, with the passes and

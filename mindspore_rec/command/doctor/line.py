@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The class of the lines that the doctor prints, one per item, and the options of the probes."""
+"""The lines that the doctor prints, one per item, and the options of the probes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""example_clicks: the clicks of a shop, made from random numbers, that the pages in docs/ use."""
+"""example_clicks: random clicks of a shop, for the examples in docs/."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def is_id_name(name: str) -> bool:
 
 
 def is_time_name(name: str) -> bool:
-    """Return True if numbers in a column of that name may be times.
+    """Return True if numbers in a column with the name `name` may be times.
 
     Example:
         >>> [is_time_name(name) for name in ("timestamp", "created_at", "InvoiceDate", "age")]

@@ -83,7 +83,7 @@ def unknown_key(where: str, key: Any, known: Sequence[str], case: str = "") -> V
         where: path of the mapping with the unknown key.
         key: the unknown key.
         known: all legal keys.
-        case: text that says for which kind the key is unknown, such as " for kind 'label'".
+        case: text that names the kind for which the key is unknown, such as " for kind 'label'".
             Default: none.
     """
     near = difflib.get_close_matches(str(key), known, 1, 0.6)

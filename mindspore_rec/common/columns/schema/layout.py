@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layout of the arrays of a schema: which keys and numbers a network gets, and their tables."""
+"""Layout of a schema's arrays: the keys and numbers that a network gets, and the tables."""
 
 from __future__ import annotations
 

@@ -53,14 +53,13 @@ class Schema:
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels. The array
       is left out if the schema has no numbers and no statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
-      values of all lists, one list after another, and where each list begins. Row i has the values
-      from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
-      offsets.
+      values of all lists, one list after another, and the offsets of the lists. Row i has the
+      values from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values,
+      but no offsets.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a `KeptHistoryColumn` named ``recent``, whose
       history the library collects from rows. Each row contains the time, 1 or 0 (1 if the row is
       an event), the user and the values. In training, the network gets ``recent.values`` and
-      ``recent.offsets`` in
-      place of ``recent.events``.
+      ``recent.offsets`` in place of ``recent.events``.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
 
@@ -311,7 +310,7 @@ class Schema:
 
         Raises:
             TypeError: `rows` is of an unsupported type.
-            ValueError: there is no row, a column is missing or has values of the wrong type.
+            ValueError: there is no row, or a column is missing or has values of the wrong type.
         """
         batch = to_record_batch(rows)
         if not batch.num_rows:
