@@ -249,7 +249,7 @@ class Settings:
             folder of the YAML file.
         columns: each column of the source that is read, with its kind or its settings.
         embedding_dim: length of an embedding vector, 1 to 8192. Default: 16.
-        csv: format of a CSV source, such as the delimiter.
+        csv: settings of a CSV source, such as the delimiter.
         bad_rows: what happens to rows that cannot be read.
         sample: settings for training on only a sample of the negative rows. Default: none.
         split: division into training, validation and test rows.

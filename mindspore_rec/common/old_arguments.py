@@ -72,7 +72,7 @@ class Renamed:
 
 @dataclass(frozen=True)
 class InSettings:
-    """Arguments that have become fields of a settings object, with the same names.
+    """Arguments that have become fields of a settings object; the names are unchanged.
 
     Args:
         argument: name of the argument whose value is the settings object.

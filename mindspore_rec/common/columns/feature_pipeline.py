@@ -359,7 +359,7 @@ class FeaturePipeline:
         )
 
     def with_times(self) -> FeaturePipeline:
-        """Return a copy of this pipeline that also returns the rows' times, as its first array.
+        """Return a copy of this pipeline with the rows' times as an additional first array.
 
         Feature workers use the copy. The copy shares its learned state with this pipeline.
 

@@ -184,8 +184,8 @@ class NumbersOfTexts(Feature):
     Args:
         transform: transform that converts the numbers, such as a `QuantileScale`; it names the
             column.
-        decimal: '.' or ',', the decimal point. With ',', all points are ignored, because they
-            separate thousands. Default: '.'.
+        decimal: decimal point, '.' or ','. With ',', all points are ignored, because they separate
+            thousands. Default: '.'.
 
     Raises:
         TypeError: `transform` is not a transform of numbers.

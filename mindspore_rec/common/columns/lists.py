@@ -163,6 +163,5 @@ def _split(values: pa.Array, separator: str | None) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Convert single values to texts. For a column of lists such as '8|9', a reader may infer
-    numbers if no row has several values."""
+    """Convert single values to texts: if no list has several values, a reader may infer numbers."""
     return as_categories(values, "text")

@@ -184,7 +184,7 @@ class TargetStatistics(JointFeature):
 
         Args:
             values: struct array ``[N]`` of the columns `fit_columns`.
-            weights: further weights of the rows, ``[N]``, multiplied by the rows' own weights.
+            weights: second weight of each row, ``[N]``, by which the row's weight is multiplied.
                 Default: None.
         """
         shared = SharedKeys()

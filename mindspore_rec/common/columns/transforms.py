@@ -235,7 +235,7 @@ class Number(Feature):
 
 
 class TimePart(Feature):
-    """Transform times to keys of their hour, weekday or another part.
+    """Transform times to keys of a part of the time, such as the hour or the weekday.
 
     Args:
         column: times in UTC: numbers, Arrow timestamps or dates, or texts. Missing times,

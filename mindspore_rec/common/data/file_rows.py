@@ -93,7 +93,7 @@ class FileRows(ABC):
 
 
 class Cursor:
-    """Return any item of an iterator by its index; to go back, start a new iterator.
+    """Return any item of an iterator by its index; for an earlier item, a new iterator is started.
 
     Args:
         begin: function that returns an iterator over all items.

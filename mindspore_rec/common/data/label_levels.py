@@ -19,7 +19,7 @@ _SAMPLE = 100_000  # rows
 
 @dataclass(frozen=True)
 class LabelLevels:
-    """Mean and standard deviation of each label, with the weights of the rows.
+    """Mean and standard deviation of each label, weighted by the weights of the rows.
 
     Args:
         means: mean of each label, float64 ``[T]``; for a label with the values 0 and 1, this is the

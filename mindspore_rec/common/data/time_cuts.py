@@ -141,7 +141,7 @@ def time_filters(
 
 
 def times_of(values: pa.Array, name: str, format: str | None) -> pa.Array:
-    """Parse a time column of text as timestamps; return a column of another type unchanged.
+    """Convert a time column of texts to timestamps; return a column of another type unchanged.
 
     Raises:
         ValueError: a text is not a time.

@@ -62,8 +62,8 @@ class Column:
             event time. None means that no row is evicted.
         dropout: probability, in (0, 1), that a training step treats the column's value as a value
             without a row; None means that no value is dropped.
-        decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
-            is of numbers.
+        decimal: decimal point of numbers in a column of texts, '.' or ','; None if the column
+            contains numbers.
         statistics: 'folds' or 'past'. The network then also gets two statistics as numbers: the
             mean label and the frequency of the column's value, see `TargetStatistics`. With
             'folds', the statistics of a training row are computed from other rows. With 'past', the
@@ -324,7 +324,7 @@ class IntegerColumn(Column):
 class CrossColumn(Column):
     """Category for each combination of values of several columns, such as the hour and the user.
 
-    The data have no column of this name: the value of a row is made from the row's values in other
+    A cross is not a column of the data: the value of a row is made from the row's values in other
     columns of the schema. A network need not read the columns that a cross reads. An ignored column
     is read as texts.
 

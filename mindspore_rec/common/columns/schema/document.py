@@ -77,7 +77,7 @@ def _column(where: str, name: str, fields: dict[str, Any]) -> Column:
 
 
 def unknown_key(where: str, key: Any, known: Sequence[str], case: str = "") -> ValueError:
-    """Return the error for an unknown key, which names the most similar known key.
+    """Return the error for an unknown key; the error names the most similar known key.
 
     Args:
         where: path of the mapping with the unknown key.

@@ -21,7 +21,7 @@ _LEAST_HALF = LEAST_OF_EACH // 2
 
 
 def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
-    """Return text that says how a column decides the label; None if it does not decide the label.
+    """Return a text on how a column decides the label; None if the column does not decide it.
 
     The rows are divided into two halves. In each half, the mean label of each value is computed,
     and the rows of the other half are ordered by these means. If a value occurs only in one half,

@@ -286,7 +286,7 @@ def are_bracketed(texts: pa.Array) -> bool:
 
 
 def unread_numbers(texts: pa.Array) -> str | None:
-    """Return the reason why texts are not numbers, such as 'a unit'; None if it is unknown.
+    """Return the reason why texts are not numbers, such as 'a unit'; None if the reason is unknown.
 
     Example:
         >>> unread_numbers(pa.array(["1,299", "12,000"])), unread_numbers(pa.array(["3.50 €"]))
