@@ -71,5 +71,5 @@ def synthetic_pipeline(fields: int) -> FeaturePipeline:
 
 
 def channel_schema(pipeline: FeaturePipeline, rows: pa.RecordBatch) -> pa.Schema:
-    """Return columns and types of the worker's messages."""
+    """Return the names and types of the columns in the worker's messages."""
     return to_record_batch(pipeline.with_times().apply(rows)).schema

@@ -8,7 +8,7 @@ from mindspore_rec.common.run.quantized_file import read_quantized
 
 
 def read_quantised(*arguments: Any, **named: Any) -> Any:
-    """Return the result of `mindspore_rec.checkpoint.read_quantized` for the same arguments."""
+    """Call `mindspore_rec.checkpoint.read_quantized`, and warn that this name is deprecated."""
     warnings.warn(
         "mindspore_rec.checkpoint.quantised_file is deprecated: import read_quantized from "
         "mindspore_rec.checkpoint",

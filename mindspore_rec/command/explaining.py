@@ -26,8 +26,8 @@ class Importance:
 
     Attributes:
         column: name of the column that is shuffled.
-        auc_drop: AUC of the rows minus AUC with the shuffled column.
-        log_loss_rise: log loss with the shuffled column minus log loss of the rows.
+        auc_drop: AUC of the original rows minus AUC with the shuffled column.
+        log_loss_rise: log loss with the shuffled column minus log loss of the original rows.
     """
 
     column: str

@@ -140,7 +140,7 @@ def by_group(
 def calibration_bins(
     label: Floats, prediction: Floats, weight: Floats | None = None, bins: int = 10
 ) -> list[BinFigures]:
-    """Divide rows by prediction into ranges with about equal row counts; return their rates.
+    """Return the mean prediction and label in ranges of predictions with about equal row counts.
 
     Rows with equal predictions are in the same range, so there may be fewer ranges than `bins`.
 

@@ -145,7 +145,7 @@ def fit(
 def checkpoint_at(
     place: Place, train: TrainSettings, model: RecModel, source: BatchSource
 ) -> list[RecCheckpoint]:
-    """Return the callback that saves checkpoints; empty if `place` has no directory for them.
+    """Return the callback that saves checkpoints; empty if `place.checkpoints` is None.
 
     If `place.resume` is True, the newest checkpoint is restored first.
     """
@@ -162,7 +162,10 @@ def checkpoint_at(
 def schedule(
     train: TrainSettings, steps: int, cuts: Sequence[tuple[int, float]] = ()
 ) -> list[RateSchedule]:
-    """Return the schedule of the learning rate, including `cuts`; an epoch has `steps` steps.
+    """Return the schedule of the learning rate.
+
+    `steps` is the number of steps per epoch. `cuts` are pairs of a step and the factor by which the
+    rate is multiplied after this step.
 
     Example:
         >>> [each.factor(4) for each in schedule(TrainSettings(warm_up=0.5), 16)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `mindspore-rec`: `mindspore-rec --help`."""
+"""Entry point of the command `mindspore-rec`."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ def train_online(
     folder: RunFolder,
     options: argparse.Namespace,
 ) -> Result:
-    """Train until Ctrl-C, `--max-steps` or `--idle-seconds`.
+    """Train until Ctrl-C, or until the limit `--max-steps` or `--idle-seconds` is reached.
 
     Raises:
-        ValueError: the topic does not exist, or numbers have no rows from which scales are
-            computed.
+        ValueError: the topic does not exist, or there are no rows from which the scales of numbers
+            can be computed.
     """
     train = settings.train
     prepare_process(train.seed)

@@ -33,7 +33,7 @@ class Parts:
     """The rows of a training, as the YAML file divides them.
 
     Attributes:
-        train: training rows; if the YAML file sets `sample`, only a sample of the negatives.
+        train: training rows, with only a sample of the negatives if the YAML file sets `sample`.
         whole_train: all training rows, even if the YAML file sets `sample`.
         valid: validation rows, or None.
         test: test rows, or None.
@@ -140,8 +140,8 @@ def _divided(
         rows: the rows.
         settings: settings of the YAML file.
         schema: description of the rows.
-        every: for each part, its share of the rows. Default: None, which means the shares of the
-            training, validation and test rows.
+        every: share of each part. Default: None, which means the shares of the training, validation
+            and test rows.
     """
     split = settings.split
     shares = [share for share in every or split.shares() if share > 0]
@@ -169,7 +169,7 @@ def id_columns(schema: Schema) -> list[str]:
 def rows_to_predict(
     source: str, settings: Settings, schema: Schema, keep: Sequence[str], must_keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a source with the columns that the network reads, and the columns `keep`.
+    """Read the columns of a source that the network reads, and the columns in `keep`.
 
     Args:
         source: path of the rows, which need no label.

@@ -54,12 +54,12 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
 def scaled_path(
     path: Sequence[tuple[int, float]], scale: float
 ) -> tuple[int, list[tuple[int, float]]]:
-    """Convert a path to another epoch length; return the number of steps and the rate's cuts.
+    """Scale the steps of a path; return the number of steps, and pairs (step, factor of the rate).
 
     Args:
         path: pairs (number of steps, factor of the rates), as in `EarlyStopping.path`.
         scale: steps per epoch of the new training, divided by steps per epoch of the training that
-            recorded the path.
+            recorded `path`.
 
     Example:
         >>> scaled_path([(200, 1.0), (100, 0.2)], 1.1)

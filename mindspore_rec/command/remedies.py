@@ -47,7 +47,7 @@ def in_words_of_the_command(text: str, command: str) -> str:
     """Return a message with remedies for the command: options of `init`, or keys of the YAML file.
 
     Args:
-        text: error message of the library; its remedies name Python arguments.
+        text: error message of the library, with remedies that name Python arguments.
         command: name of the command that prints the message.
 
     Example:

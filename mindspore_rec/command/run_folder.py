@@ -147,7 +147,7 @@ class RunFolder:
             ) from None
 
     def trained(self) -> Path:
-        """Return the directory of the trained model, or of the checkpoints if the rows are a topic.
+        """Return the directory of the model, or of the checkpoints if the source is a topic.
 
         Raises:
             ValueError: there is no trained model.

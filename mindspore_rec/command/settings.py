@@ -38,8 +38,8 @@ class KafkaSettings:
     Args:
         servers: addresses of Kafka brokers, as in 'localhost:9092'.
         topic: name of the Kafka topic.
-        format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if a message is lines
-            of text. Default: 'arrow'.
+        format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if a message consists
+            of lines of text. Default: 'arrow'.
         types: Arrow type of each column, as in `{user: string, price: float64}`. Default: the types
             that the columns imply; for Arrow messages, the types of the first message that fits the
             columns.
@@ -73,14 +73,15 @@ class SplitSettings:
     """Division of the rows into training, validation and test rows.
 
     Args:
-        by: 'time' to divide by the column of kind time, with the last rows as test rows; 'random'
-            to divide by a hash of the row's place in the source. Default: 'time' if there is a
-            column of kind time, else 'random'.
+        by: With 'time', the rows are divided by the column of kind time, and the test rows are the
+            last rows. With 'random', the rows are divided by a hash of each row's place in the
+            source. Default: 'time' if there is a column of kind time, else 'random'.
         train: share of the source's rows for training, in (0, 1]. Default: all rows of the source
             that are not validation or test rows.
-        valid: share of the source's rows for validation, in [0, 1), or other files. Default: 0.1.
-        test: share of the source's rows for tests, in [0, 1), or other files. Default: 0.1 if
-            `train` is not set; else all rows of the source that are not training or validation
+        valid: share of the source's rows for validation, in [0, 1), or paths of other files.
+            Default: 0.1.
+        test: share of the source's rows for tests, in [0, 1), or paths of other files. Default: 0.1
+            if `train` is not set; else all rows of the source that are not training or validation
             rows.
         seed: seed of a random division. Default: 0.
     """
@@ -130,7 +131,7 @@ class ModelSettings:
 
     Args:
         name: name of a network, or 'my_file.py:MyNet'. Default: 'dcn_v2'.
-        settings: further arguments of the network, written beside the name in the file.
+        settings: arguments of the network, each a key beside `name` in the YAML file.
     """
 
     name: str = "dcn_v2"
@@ -142,9 +143,9 @@ class EarlyStoppingSettings:
     """Early stopping: the training ends if a metric of the validation rows stops improving.
 
     Args:
-        metric: 'auc', 'log_loss' or 'rmse'. If there are several labels: the metric, a point and
-            the label's name, as in 'auc.bought'. Default: 'auc' of the first label, or 'rmse' if
-            that label is a number.
+        metric: 'auc', 'log_loss' or 'rmse'. With several labels, write the metric, a point and the
+            label's name, as in 'auc.bought'. Default: 'auc' of the first label, or 'rmse' if that
+            label is a number.
         patience: number of successive evaluations without improvement, at least 1. Default: 2, or 1
             with the schedule 'plateau'.
     """
@@ -165,19 +166,20 @@ class TrainSettings:
         epochs: largest number of passes over the training rows, at least 1. Default: 3.
         batch_size: number of rows of a training step, at least 1. Default: 1024.
         learning_rate: learning rate of Adam, above 0. Default: 0.003.
-        table_rate: factor of the learning rate for embedding tables, above 0. Default: 1.
+        table_rate: factor, above 0, by which the learning rate of embedding tables is multiplied.
+            Default: 1.
         seed: seed of initial values, dropout and order of rows. Default: 0.
         workers: number of processes that train together, at least 1. Default: 1.
         evaluations: number of evaluations per epoch, at least 1. Default: 1.
-        early_stopping: false trains all epochs. Default: true.
+        early_stopping: true to end the training early, false to train all epochs. Default: true.
         schedule: course of the learning rate. 'constant': the rate does not change. 'cosine': the
             rate falls along half a cosine wave to 0 at the end of the last epoch. 'plateau': the
             first early stop returns to the best weights, divides the rate by 5 and continues; the
             second early stop ends the training. Default: 'constant'.
         warm_up: share of the first epoch in which the rate rises from near 0, in [0, 1]. Default:
             0.
-        order: 'random', or 'time': rows stay in the order of their time, and only the rows of 32
-            successive batches are shuffled. Default: 'random'.
+        order: 'random' or 'time'. With 'time', rows stay in the order of their time, and only the
+            rows of 32 successive batches are shuffled. Default: 'random'.
         ema: decay in (0, 1) of a moving average of the dense weights, which evaluations and the
             saved model use. Default: none.
         refit: True trains a new model on training and validation rows together, with the passes and
@@ -232,7 +234,7 @@ class TrainSettings:
 
     @property
     def only_for_files(self) -> list[str]:
-        """Names of the settings in the YAML file that do not apply to a topic."""
+        """Names of settings that differ from their defaults, but do not apply to a topic."""
         usual = TrainSettings()
         names = ("schedule", "warm_up", "order", "ema", "refit")
         return [name for name in names if getattr(self, name) != getattr(usual, name)]
@@ -240,14 +242,14 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """One YAML file: the data, the network and the training.
+    """Contents of a YAML file: the data, the network and the training.
 
     Args:
         source: path, glob, folder, URL or list of paths; or a topic. Relative paths begin in the
             folder of the YAML file.
         columns: each column of the source that is read, with its kind or its settings.
         embedding_dim: length of an embedding vector, 1 to 8192. Default: 16.
-        csv: format of a CSV source, such as the delimiter.
+        csv: settings of a CSV source, such as the delimiter.
         bad_rows: what happens to rows that cannot be read.
         sample: settings for training on only a sample of the negative rows. Default: none.
         split: division into training, validation and test rows.
@@ -318,7 +320,7 @@ def _model(value: Any) -> ModelSettings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Return the settings in a YAML file; relative paths of sources start at the file's folder.
+    """Read the settings from a YAML file; relative paths of sources start at the file's folder.
 
     Raises:
         ValueError: the file cannot be read, or `settings_of` refuses the settings. The error's
@@ -351,7 +353,7 @@ def _source_beside(folder: Path, source: Any) -> Any:
 
 
 def _model_beside(folder: Path, model: ModelSettings) -> ModelSettings:
-    """Return the network's settings; a network in a file is named with the file's path."""
+    """Return the network's settings, with `folder` before the path of a network's Python file."""
     if ".py:" not in model.name:
         return model
     return dataclasses.replace(model, name=str(folder / model.name))

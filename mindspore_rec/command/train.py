@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mindspore-rec train`: train, save, evaluate beside baselines, and write the report."""
+"""`mindspore-rec train`: train and save a model, compare it with baselines, write the report."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def _refit_summary(figures: dict[str, Any]) -> str:
 
 
 def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[str, Any]:
-    """Train a linear model, up to 30 epochs if epochs are short; return its test metrics."""
+    """Train a linear model (up to 30 epochs if an epoch has few steps); return test metrics."""
     from mindspore_rec.command.fitting import Place, close_tables, fit
     from mindspore_rec.train.models.logistic_regression import LogisticRegression
 

@@ -24,7 +24,7 @@ class Trained:
     """A trained model.
 
     Args:
-        path: directory of the model, or of checkpoints of a training.
+        path: directory of a model, or directory of a training's checkpoints.
 
     Attributes:
         schema: description of the columns, with the fitted scales.
@@ -43,7 +43,7 @@ class Trained:
         return made
 
     def predict_after(self, *rows: Any) -> Callable[[Any], np.ndarray]:
-        """Return a `predict` whose histories include the events of all `rows` that are not None."""
+        """Return a function like `predict`, but with the events of `rows` in the histories."""
         return self._model.predict_after(*(each for each in rows if each is not None))
 
     def rows_of(self, field: Field, keys: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ class Trial(Protocol):
 
 
 def tried_defaults(defaults: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    """Return the default values of a network's settings that matter for a schema.
+    """Return the default values of the network settings that matter for a schema.
 
     Args:
         defaults: default values of all settings of the network.

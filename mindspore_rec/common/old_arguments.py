@@ -34,7 +34,7 @@ Kind = TypeVar("Kind")
 
 
 class Change(Protocol):
-    """Conversion of arguments of an earlier version to today's arguments."""
+    """Converts arguments of an earlier version to the present arguments."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Replace old keyword arguments by their new form, with a warning for each argument."""
@@ -72,7 +72,7 @@ class Renamed:
 
 @dataclass(frozen=True)
 class InSettings:
-    """Arguments that have become fields of a settings object, with the same names.
+    """Arguments that have become fields of a settings object; the names are unchanged.
 
     Args:
         argument: name of the argument whose value is the settings object.
@@ -132,8 +132,8 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
     Args:
         *changes: one conversion, such as a `Renamed`, for each old argument.
         order: names of the old signature's positional arguments, in order. Needed only if a
-            positional argument was removed. Positional values at and after the first removed
-            argument are passed by name.
+            positional argument was removed. From the first removed argument on, positional values
+            are passed by name.
 
     Example:
         >>> @takes_old(Renamed("dim", "embedding_dim"))
@@ -239,7 +239,7 @@ def _spoken(target: Callable[..., Any]) -> str:
 
 
 def level_outside() -> int:
-    """Return the `stacklevel` for a warning, so that it names the first line outside the library.
+    """Return the `stacklevel` with which a warning names the first line outside the library.
 
     Example:
         >>> level_outside() > 0

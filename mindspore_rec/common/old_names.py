@@ -129,7 +129,7 @@ def refuse_arguments(function: str, given: Mapping[str, object], taken: str) -> 
     Args:
         function: name of the function.
         given: the illegal arguments by name.
-        taken: text about the legal arguments, for the error message.
+        taken: sentence about the legal arguments, for the error message.
 
     Raises:
         TypeError: `given` is not empty. For an argument of Rec SDK, the error message names the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probe of a folder's disk: measure for a few seconds how fast an SSD tier could read."""
+"""Measure for a few seconds how fast an SSD tier could read from a folder's disk."""
 
 from __future__ import annotations
 

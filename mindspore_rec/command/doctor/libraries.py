@@ -79,7 +79,7 @@ def core(_: Asked) -> Line:
 
 
 def mindspore(_: Asked) -> Line:
-    """Import MindSpore, compute one sum, and import the training of mindspore_rec."""
+    """Import MindSpore, compute one sum, and import a training module of mindspore_rec."""
     if not has_training():
         return Line(OFF, ONLY_SERVES)
     if not _is_installed("mindspore"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The class of the lines that the doctor prints, one per item, and the options of the probes."""
+"""The lines that the doctor prints, one per item, and the options of the probes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Line:
-    """The state of one item that the doctor has examined; printed as one line.
+    """Result of one check of the doctor; printed as one line.
 
     Attributes:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.

@@ -162,7 +162,7 @@ def broker(asked: Asked) -> Line:
 
 
 def _connection_problem(host: str, port: int) -> str:
-    """Return why no connection can be made; '' if a connection can be made."""
+    """Return the reason why no connection can be made; '' if a connection can be made."""
     try:
         socket.create_connection((host.strip("[]"), port), _TCP_SECONDS).close()
         return ""

@@ -63,7 +63,7 @@ def required(_: Asked) -> Line:
 
 
 def of_extra(extra: str) -> Callable[[Asked], Line]:
-    """Return the probe of an extra's packages."""
+    """Return a probe that imports the packages of an extra."""
 
     def probe(_: Asked) -> Line:
         if not has_training() and extra not in _FOR_SERVING:

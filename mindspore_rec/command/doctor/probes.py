@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All probes by item, in the order of docs/command.md, and the program that runs one probe."""
+"""The probes of all items, in the order of docs/command.md, and a program that runs one probe."""
 
 from __future__ import annotations
 

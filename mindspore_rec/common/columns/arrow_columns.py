@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert Arrow record batches to whole-batch NumPy arrays, and rows to record batches."""
+"""Convert record batches to NumPy arrays, and rows of other types to record batches."""
 
 from __future__ import annotations
 

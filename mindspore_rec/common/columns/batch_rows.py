@@ -24,7 +24,7 @@ class BatchRows:
             Tensors.
         names: names of all columns of the batch, if the dict `rows` has only some of the columns.
             With `names`, features may refer to a column by name or by place. Default: features
-            refer to the columns of a dict by name, and of a tuple by place.
+            refer to the columns of a dict by name, and to the columns of a tuple by place.
 
     Attributes:
         names: names of the columns. If `rows` is a tuple or list, the names are '0', '1', and so

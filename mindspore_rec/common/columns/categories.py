@@ -25,7 +25,7 @@ def check_values(values: str | None) -> str | None:
 
 
 def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
-    """Return categories as texts or as whole numbers.
+    """Convert categories to texts or to whole numbers.
 
     Args:
         values: texts, integers, bools or whole floats ``[B]``, or a dictionary array of such

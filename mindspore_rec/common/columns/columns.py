@@ -109,8 +109,8 @@ def event_time(spec: FeatureSpec, column: Any) -> int:
 
     Args:
         spec: the feature, which must be a timestamp.
-        column: at least one time: integers or floats in seconds since 1970, or datetime64 (UTC), as
-            an array or Arrow array.
+        column: array or Arrow array of at least one time: integers or floats in seconds since 1970,
+            or datetime64 (UTC).
 
     Returns:
         Whole seconds since 1970, at least 1.

@@ -359,7 +359,7 @@ class FeaturePipeline:
         )
 
     def with_times(self) -> FeaturePipeline:
-        """Return a copy of this pipeline that also returns the rows' times, as its first array.
+        """Return a copy of this pipeline with the rows' times as an additional first array.
 
         Feature workers use the copy. The copy shares its learned state with this pipeline.
 
@@ -455,8 +455,8 @@ class FeaturePipeline:
 
         Args:
             batches: batches of the rows on which a network trains.
-            weight: name of a second weight column, multiplied by the weights of the rows. Default:
-                None.
+            weight: name of a second weight column. The weight of a row is multiplied by the second
+                weight. Default: None.
 
         Returns:
             This object.
@@ -588,7 +588,7 @@ def _times(timestamp: FeatureSpec, view: BatchRows) -> Any:
 
 
 def name_taken(name: str) -> ValueError:
-    """Return the error for an array and a column of `keep_rest` with the same name."""
+    """Return the error for an array whose name another column of the batch has."""
     return ValueError(
         f"feature '{name}' has the name of another column of the batch: give it another name"
     )

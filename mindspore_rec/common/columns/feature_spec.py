@@ -79,8 +79,8 @@ class FeatureSpec:
             timestamp; both `index_key` and `transform` are set; or `transform` does not make one
             key per value.
 
-    The class follows `mx_rec.core.asc.feature_spec.FeatureSpec` of Rec SDK, with the differences in
-    docs/from_rec_sdk.md.
+    The class follows `mx_rec.core.asc.feature_spec.FeatureSpec` of Rec SDK; docs/from_rec_sdk.md
+    lists the differences.
 
     Example:
         >>> spec = FeatureSpec("clicked_item", table_name="items", access_threshold=3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories: lists of any length per row, stored as the values of all lists and the offsets."""
+"""Histories: one list of any length per row, stored as the values and offsets of all lists."""
 
 from __future__ import annotations
 
@@ -82,9 +82,10 @@ class HistoryValues(Feature):
     Args:
         column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
             empty.
-        values: the type to which values are converted. None, 'text', 'whole' or 'key': keys, see
-            `Category`. 'float32': numbers, where a missing number becomes 0. 'int64': whole
-            numbers, where timestamps and dates become whole seconds since 1970. Default: None.
+        values: the type to which values are converted. None, 'text', 'whole' and 'key' convert
+            values to keys, see `Category`. 'float32' converts values to numbers; a missing number
+            becomes 0. 'int64' converts values to whole numbers; timestamps and dates become whole
+            seconds since 1970. Default: None.
         field: text that is the salt of the keys' hash. Default: the column's name.
         separator: text between the values in a column of texts. Default: None.
 
@@ -253,7 +254,7 @@ def kept_values(
 
 
 def ragged(values: Any, offsets: Any) -> pa.Array:
-    """Return lists of any length as one Arrow array, for a data frame or a dict of columns.
+    """Make an Arrow array of lists of any length, to use as a column of a data frame or a dict.
 
     Args:
         values: the values of all lists, one list after another, ``[N]``: a NumPy or Arrow array.
@@ -261,8 +262,8 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
             ``offsets[i + 1] - 1``. The first offset is 0, and the last offset is N.
 
     Returns:
-        Arrow array of B lists. If `offsets` are int64, they are not copied; if `values` are
-        numbers, they are not copied.
+        Arrow array of B lists. Offsets of type int64 are not copied, and values that are numbers
+        are not copied.
 
     Raises:
         TypeError: offsets are not whole numbers, or values are of a type that Arrow lacks.

@@ -184,8 +184,8 @@ class NumbersOfTexts(Feature):
     Args:
         transform: transform that converts the numbers, such as a `QuantileScale`; it names the
             column.
-        decimal: '.' or ',', the decimal point. With ',', all points are ignored, because they
-            separate thousands. Default: '.'.
+        decimal: decimal point, '.' or ','. With ',', all points are ignored, because they separate
+            thousands. Default: '.'.
 
     Raises:
         TypeError: `transform` is not a transform of numbers.
@@ -244,7 +244,7 @@ def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
 
 
 def numbers_and_legal(texts: pa.Array, decimal: str) -> tuple[pa.Array, pa.Array]:
-    """Return texts as float64, and bools: True if a text is a number or means a missing number.
+    """Return texts as float64, and a bool per text: True for a number or a missing number.
 
     Example:
         >>> numbers, legal = numbers_and_legal(pa.array(["1.5", "n/a", "x", None]), ".")

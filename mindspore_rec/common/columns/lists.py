@@ -163,6 +163,5 @@ def _split(values: pa.Array, separator: str | None) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Return single values as texts. If no row of a column such as '7' and '8|9' has several
-    values, a reader may infer numbers."""
+    """Convert single values to texts: if no list has several values, a reader may infer numbers."""
     return as_categories(values, "text")

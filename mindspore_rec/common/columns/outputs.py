@@ -98,7 +98,7 @@ class Output(ABC):
         Args:
             rows: the batch.
             learn: if True, the statistics learn from the batch before the batch is transformed.
-            call: `map`, or a function that takes the same arguments and runs on several threads.
+            call: `map`, or a replacement for `map` that runs on several threads.
             training: True if a network trains on the rows. Default: False.
 
         Raises:
@@ -128,7 +128,7 @@ class StackedOutput(Output):
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
 
     def with_lists(self) -> Output:
-        """Return an output that reads a history's lists, if this output makes the events."""
+        """Return an output that reads lists if this output makes events, else this output."""
         first = self.members[0]
         if isinstance(first, KeptEvents) and len(self.members) == 1:
             return RaggedOutput(offsets_name(first.name), first.history)
@@ -249,7 +249,7 @@ class RaggedOutput(Output):
 def _check_lengths(
     first: str | int, offsets: np.ndarray, column: str | int, others: np.ndarray
 ) -> None:
-    """Raise ValueError if two columns have lists of different lengths in a row."""
+    """Raise ValueError if two columns have lists of different lengths in the same row."""
     if np.array_equal(offsets, others):
         return
     if len(offsets) != len(others):

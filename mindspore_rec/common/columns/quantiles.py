@@ -199,8 +199,8 @@ class QuantileScale(Number):
         if self._mixes:
             among_distinct = (np.searchsorted(distinct, points) + 0.5) / len(distinct)
             self._ranks = (self._ranks + among_distinct) / 2
-        # Buckets begin at three places: at each quantile except the first and the last, at each
-        # frequent value, and right after each frequent value.
+        # Buckets begin at each quantile except the first and the last, at each frequent value, and
+        # right after each frequent value.
         with np.errstate(over="ignore"):
             after = np.nextafter(frequent, np.inf)
         edges = np.union1d(points[1:-1], np.concatenate([frequent, after]))
@@ -222,7 +222,7 @@ class QuantileScale(Number):
 
 
 class MixedScale(QuantileScale):
-    """Replace each number by the mean of its quantiles among all and among the distinct numbers.
+    """Replace a number by the mean of two quantiles: among all and among the distinct numbers.
 
     In a column that is mostly 0, a `QuantileScale` places all other numbers close together near the
     end of the range. The quantile among the distinct numbers counts 0 only once, so the mean of the

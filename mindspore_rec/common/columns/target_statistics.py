@@ -32,14 +32,15 @@ _ALL = np.zeros(1, np.int64)  # the one key under which the sums over all rows a
 
 
 class TargetStatistics(JointFeature):
-    """Describe each value of columns by numbers: its mean label, and its number of rows.
+    """Describe each value of a column by numbers: the value's mean label and number of rows.
 
     For each part and label, there is one number: the difference between the mean label of the rows
     with the value and the mean label of all rows. The mean label of the value is smoothed, so the
     difference is near 0 for a value with few rows, and 0 for an unknown value. The number is
-    ``tanh(d / 2)``, where ``d`` is the difference of the log odds for a label with two values, and
-    the difference in standard deviations for a label that is a number. The last number of a part is
-    the scaled logarithm of the number of rows with the value. All results are between -1 and 1.
+    ``tanh(d / 2)``. For a label with two values, ``d`` is the difference of the log odds. For a
+    label that is a number, ``d`` is the difference in standard deviations. The last number of a
+    part is the scaled logarithm of the number of rows with the value. All results are between -1
+    and 1.
 
     The statistics of a row on which a network trains (`apply_training`) never include the row's own
     label. With 'folds', the values of a row's columns decide which of 5 folds contains the row, and
@@ -51,8 +52,8 @@ class TargetStatistics(JointFeature):
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
-        labels: transforms of the labels. For a label with two values, `Label`; for a label that is
-            a number, a transform to a number, such as `Number`.
+        labels: transforms of the labels. Use `Label` for a label with two values, and a transform
+            to a number, such as `Number`, for a label that is a number.
         others: with 'folds', transforms whose values decide the fold of a row. For each part,
             `others` must read a column that the part does not read. With 'past', `others` is a
             single `Times` transform of the rows' times.
@@ -183,7 +184,7 @@ class TargetStatistics(JointFeature):
 
         Args:
             values: struct array ``[N]`` of the columns `fit_columns`.
-            weights: further weights of the rows, ``[N]``, multiplied by the rows' own weights.
+            weights: second weight of each row, ``[N]``, by which the row's weight is multiplied.
                 Default: None.
         """
         shared = SharedKeys()
@@ -282,7 +283,7 @@ class TargetStatistics(JointFeature):
         Args:
             part: index of the part in `parts`.
             sums: for each row, the sums over all rows with the same value, ``[B, 1 + labels]``.
-            rows: sums over the rows with any value, ``[B or 1, 1 + 2 * labels]``.
+            rows: sums over the rows of all values, ``[B or 1, 1 + 2 * labels]``.
             more: number of all rows, divided by the number of rows that the sums include.
         """
         tasks = len(self.labels)

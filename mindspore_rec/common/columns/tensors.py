@@ -132,8 +132,8 @@ def parsed_specs(given: Sequence[TensorSpec | str]) -> tuple[TensorSpec, ...]:
 
     Raises:
         TypeError: an element is neither a TensorSpec nor a text.
-        ValueError: a text cannot be parsed, or the offsets of an input are not an integer input of
-            shape [-1].
+        ValueError: a text cannot be parsed, or `offsets` does not name an integer input of shape
+            [-1].
 
     Example:
         >>> [spec.shape for spec in parsed_specs(["ids:INT64:-1,26"])]

@@ -148,7 +148,7 @@ def own_keys(column: str | int, values: pa.Array) -> pa.Array:
 
     Args:
         column: name or place of the column, for messages.
-        values: values that are not texts ``[B]``.
+        values: values ``[B]`` of any type except text.
 
     Raises:
         TypeError: a float is not whole.
@@ -235,7 +235,7 @@ class Number(Feature):
 
 
 class TimePart(Feature):
-    """Transform times to keys of their hour, weekday or another part.
+    """Transform times to keys of a part of the time, such as the hour or the weekday.
 
     Args:
         column: times in UTC: numbers, Arrow timestamps or dates, or texts. Missing times,

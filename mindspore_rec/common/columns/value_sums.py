@@ -70,7 +70,7 @@ class ValueSums:
         return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
-        """Return the sums of at most `most` values, the values with the greatest first sum."""
+        """Return the sums of the values with the greatest first sums, at most `most` values."""
         if len(self.values) <= most:
             return self
         weights = np.add.reduceat(self.sums[:, 0], self._first)
@@ -159,7 +159,7 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return cumulative sums of each value over the value's parts, in the order `order`.
+        """Return the cumulative sums over each value's parts, taken in the order `order`.
 
         If `order` ascends, the sums include all earlier parts; if `order` descends, all later
         parts.

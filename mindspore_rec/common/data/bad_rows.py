@@ -133,7 +133,8 @@ def good_rows(
         most: number of bad records after which to stop.
 
     Returns:
-        Tables of the good records in order; number and error of each bad record, at most `most`.
+        The tables of the good records, in order; and the index and the error of each bad record,
+        for at most `most` bad records.
     """
     tables: list[pa.Table] = []
     bad: list[tuple[int, Any]] = []

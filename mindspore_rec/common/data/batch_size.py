@@ -10,7 +10,7 @@ _SIZES = (256, 512, 1024, 2048, 4096)
 
 
 def default_batch_size(rows: int) -> int:
-    """Return the least batch size, 256 to 4,096, for at most 2,000 steps per pass; else 4,096.
+    """Return the least batch size of 256 to 4,096 with at most 2,000 steps per pass, else 4,096.
 
     Example:
         >>> default_batch_size(20_000), default_batch_size(10**6), default_batch_size(10**9)

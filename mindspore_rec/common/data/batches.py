@@ -31,7 +31,7 @@ class ArrowBatches(BatchSource):
     Args:
         selection: the columns and rows to read.
         batch_size: number of rows of a batch. If several workers divide the rows, the batches of
-            all workers together have this number of rows.
+            all workers together have `batch_size` rows.
         order: an `Order`, or another object that gives the order of the rows.
         threads: number of threads that decode rows.
         divide: "rows" if workers divide the rows of each batch, or "windows" if workers divide the

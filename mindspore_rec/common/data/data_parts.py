@@ -34,7 +34,7 @@ class DataParts:
     Args:
         source: name of the source for messages.
         files: files of the source; empty for rows in memory.
-        open_file: function that opens a file. Its arguments are the file, and the schema of the
+        open_file: function that opens a file. The arguments are the file, and the schema of the
             source's first file (None when the first file itself is opened).
         bad: counter to which bad rows are reported.
         memory: the rows, if they are in memory and there are no files. Default: None.
@@ -124,7 +124,7 @@ class DataParts:
                 )
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Raise a ValueError if a file lacks a column, or if a column's type is of another kind."""
+        """Raise a ValueError if a file lacks a column, or has an incompatible type for a column."""
         first = self._opened[0]
         for name in columns:
             if name in self._checked or name in self._partitions:

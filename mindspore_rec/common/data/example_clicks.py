@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""example_clicks: the clicks of a shop, made from random numbers, that the pages in docs/ use."""
+"""example_clicks: random clicks of a shop, for the examples in docs/."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CITIES: Final = np.array(["Lyon", "Oslo", None], object)
 
 
 def example_clicks(rows: int = 20_000, seed: int = 0) -> pd.DataFrame:
-    """Return the clicks of a shop that the guides use: generated rows, one for each second.
+    """Return generated clicks of a shop, one row per second. The guides use these rows.
 
     Users with even numbers prefer sofas and desks; users with odd numbers prefer lamps and rugs.
     Users with odd numbers click more often, and a lower price makes a click more likely. Time and

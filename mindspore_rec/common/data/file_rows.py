@@ -28,8 +28,8 @@ class Part(NamedTuple):
         number: index of the part in the file.
         rows: number of rows; None if it is known only after reading.
         size: number of rows; an estimate if `rows` is None.
-        place: index of the part's first row in the file; in a text file, a different number for
-            each part.
+        place: index of the part's first row in the file; in a text file, a number that differs from
+            part to part.
     """
 
     number: int
@@ -93,7 +93,7 @@ class FileRows(ABC):
 
 
 class Cursor:
-    """Return any item of an iterator by its index; to go back, start a new iterator.
+    """Return any item of an iterator by its index; for an earlier item, a new iterator is started.
 
     Args:
         begin: function that returns an iterator over all items.

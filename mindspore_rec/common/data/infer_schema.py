@@ -35,8 +35,8 @@ def infer_schema(
 
     Args:
         source: `Rows`, files or a data frame; see `read`.
-        label: name of the label, or of several labels. A `LabelColumn` says more: which value
-            counts as 1, or that the label is a number.
+        label: name of the label, or names of several labels. Use a `LabelColumn` to set the value
+            that counts as 1, or to predict a number.
         time: name of the column with the time of the event. Default: a column of timestamps, of
             texts that are times, or of numbers whose name and size suggest times; none if the
             sample has no such column.
@@ -50,8 +50,8 @@ def infer_schema(
 
     Raises:
         FileNotFoundError: there is no such file.
-        TypeError, ValueError: see `read`; a name is unknown or given twice, or the sample is
-            unsuitable for training. The message names the column and the remedy.
+        TypeError, ValueError: `read` raises the error, a name is unknown or given twice, or the
+            sample is unsuitable for training. The message names the column and the remedy.
 
     Example:
         >>> import pandas as pd

@@ -115,9 +115,9 @@ class TableRows(FileRows):
     Args:
         frame: the table or data frame.
         name: name of the table for error messages.
-        needed: names of columns that are read. If Arrow has no type for the values of any other
-            column of a pandas frame, the column is left out. Default: None, which means that all
-            columns are read.
+        needed: names of columns that are read. Other columns of a pandas frame are left out if
+            Arrow has no type for their values. Default: None, which means that all columns are
+            read.
     """
 
     def __init__(self, frame: Any, name: str, needed: Sequence[str] | None = None) -> None:

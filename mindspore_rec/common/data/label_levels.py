@@ -19,7 +19,7 @@ _SAMPLE = 100_000  # rows
 
 @dataclass(frozen=True)
 class LabelLevels:
-    """Mean and standard deviation of each label, with the weights of the rows.
+    """Mean and standard deviation of each label, weighted by the weights of the rows.
 
     Args:
         means: mean of each label, float64 ``[T]``; for a label with the values 0 and 1, this is the
@@ -35,7 +35,7 @@ def label_levels(schema: Schema, rows: Rows, thinned: str | None = None) -> Labe
     """Return mean and spread of the labels in a sample of rows; None if there are no rows.
 
     Args:
-        schema: the schema, which has labels.
+        schema: schema of the rows. It must contain a label.
         rows: training rows.
         thinned: name of the weight column that corrects for dropped negatives. Default: None.
     """

@@ -71,7 +71,8 @@ class NegativeSampler:
 
         Args:
             step: number of the step, 0 to 2^63 - 1.
-            shape: shape of the items, such as ``(N,)`` for items that a batch shares or ``(B, N)``.
+            shape: shape of the items, such as ``(N,)`` for items that all rows of a batch share, or
+                ``(B, N)`` for separate items per row.
             avoid: ``[B]``. Item i of `avoid`, such as the target of row i, is not drawn for row i
                 of the result. The relative probabilities of the remaining items stay the same.
                 Default: None.

@@ -70,8 +70,8 @@ def next_items(
         together: True combines all events of a user with equal times, such as the items of an
             invoice, into one row. The events are the targets of the row, and the row's history
             contains only events before the targets' time. Default: False, which means that each
-            event gets a row. If two events have equal times, the first event is in the history of
-            the second.
+            event gets a row. If two events have equal times, the history of the second event
+            contains the first event.
         least: least number of events in a row's history; rows with fewer events are left out.
             Default: 1.
         most: number of the newest events that a history keeps. Default: None, which means all

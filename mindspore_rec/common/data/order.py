@@ -28,15 +28,15 @@ class Item(NamedTuple):
 
     Args:
         window: index of the window in the pass.
-        cuts: a number k leaves out the first k rows; a pair (p, n) keeps the p-th of n equal ranges
-            of the remaining rows.
+        cuts: selections, applied in order. A number k drops the first k rows. A pair (p, n) divides
+            the remaining rows into n equal ranges and keeps range p, counted from 0.
     """
 
     window: int
     cuts: tuple[Any, ...] = ()
 
     def range_of(self, rows: int) -> tuple[int, int]:
-        """Return the begin and the end of the item's rows in a window; the window has `rows` rows.
+        """Return the begin and the end of the item's rows in a window of `rows` rows.
 
         Example:
             >>> Item(0, ((1, 2), 10)).range_of(100)

@@ -157,8 +157,8 @@ def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordB
 def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
     """Yield batches of `size` rows (the last batch may be smaller), and the place after each batch.
 
-    Returns: The rows of the batch, the number of the item in which the next batch begins, and the
-        number of this item's rows that were already used.
+    Returns: Tuples of the batch's rows, the index of the item in which the next batch begins, and
+        the number of rows of this item that earlier batches contain.
     """
     pieces: list[pa.RecordBatch] = []
     need, place = size, (0, 0)

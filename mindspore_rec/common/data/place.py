@@ -15,7 +15,7 @@ _LAST = 2**31  # greater than the number of any item
 
 
 class Worker(NamedTuple):
-    """Number of a worker, from 0, and number of workers."""
+    """Index of a worker, counted from 0, and the number of workers."""
 
     number: int
     workers: int
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 
 def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
-    """Return the position at which a worker continues, given one worker's or all workers' state.
+    """Return the position at which a worker continues, from the state of one or all workers.
 
     Args:
         state: result of `Place.state`, or the results of all workers joined by `join_states`.

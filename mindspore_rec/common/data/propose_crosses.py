@@ -42,7 +42,7 @@ def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
 
 
 def _rows_of_values(rows: Rows, column: Column) -> pa.Table:
-    """Choose values of a column; of the first rows, return all rows with a chosen value."""
+    """Choose values of a column; return all rows with a chosen value among the first rows."""
     schema = Schema([column])
     kept: list[tuple[np.ndarray, pa.RecordBatch]] = []
     read, most = 0, np.uint64(2**64 - 1)  # the greatest hash of the values that are kept
@@ -62,6 +62,6 @@ def _rows_of_values(rows: Rows, column: Column) -> pa.Table:
 def _up_to(
     most: np.uint64, hashes: np.ndarray, batch: pa.RecordBatch
 ) -> tuple[np.ndarray, pa.RecordBatch]:
-    """Return the rows whose value has a hash of at most `most`."""
+    """Return the hashes up to the limit `most`, and the rows of the batch with these hashes."""
     chosen = hashes <= most
     return hashes[chosen], batch.filter(pa.array(chosen))

@@ -99,8 +99,8 @@ class Rows:
             counted = self._selection
             parts = counted.parts()
             if not counted.drops_faults and all(each.part.rows is not None for each in parts):
-                # Select one column only, because the count depends only on the columns of the
-                # filter.
+                # Select one column only, because the count depends on the filter, and not on the
+                # selected columns.
                 counted = replace(counted, columns=tuple(counted.stored_names[:1]))
                 counted = counted if counted.sample else replace(counted, schema=None)
             self._count = sum(each.num_rows for each in _in_order(counted, self._threads))
@@ -299,7 +299,7 @@ class Rows:
         A window is as many consecutive row groups as fit in `buffer_rows` rows, but at least one
         row group. The order of pass k depends only on the files, `buffer_rows`, `seed` and k. In
         text files, blocks of 4 MiB replace row groups. The blocks of one compressed file stay in
-        order, so its rows are only permuted within the buffer.
+        order, so rows of the file are permuted only within the buffer.
 
         Args:
             batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.

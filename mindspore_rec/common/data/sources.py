@@ -46,7 +46,8 @@ class DataFile:
         size: size of the file in bytes.
         format: "parquet", "csv", "ipc" or "jsonl".
         codec: name of the file's compression. Default: None.
-        partition: dict from the name of a hive partition in the file's path to its value, a text.
+        partition: dict from the name of a hive partition in the file's path to the partition's
+            value, a text.
     """
 
     name: str

@@ -40,7 +40,7 @@ class TimeCounts:
             self._merge(self._times >> 1, self._counts)
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """Return, for each cumulative share, a time before which about this share of the rows lies.
+        """For each cumulative share, return a time that is later than about this share of the rows.
 
         Rows with equal times stay together.
         """
@@ -141,7 +141,7 @@ def time_filters(
 
 
 def times_of(values: pa.Array, name: str, format: str | None) -> pa.Array:
-    """Parse a time column of text as timestamps; return a column of another type unchanged.
+    """Convert a time column of texts to timestamps; return a column of another type unchanged.
 
     Raises:
         ValueError: a text is not a time.

@@ -134,7 +134,7 @@ class Scrub:
         return max(self._due(), self._not_before) - time.monotonic()
 
     def _due(self) -> float:
-        """Return the planned time of the next slice; if no slice is left, the end of the round."""
+        """Return the planned time of the next slice, or the round's end if no slice is left."""
         share = self._done / self._total if self._total and not self._ended else 1.0
         return self._began + self._seconds * min(share, 1.0)
 

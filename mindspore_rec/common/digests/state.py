@@ -15,7 +15,7 @@ __all__ = ["NoStateError", "RowDigests", "StateDigests"]
 
 
 class NoStateError(RuntimeError):
-    """Raised if no complete state is loaded, or a newer state arrives during a read; then retry."""
+    """Raised if no complete state is loaded, or a newer state arrives during a read: read again."""
 
 
 @dataclass(frozen=True)

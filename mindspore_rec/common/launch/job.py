@@ -156,8 +156,8 @@ def run(job: Job, restarts: int = 0) -> Outcome:
 
     Args:
         job: what to run.
-        restarts: how many times all workers are restarted if a worker fails. The script must resume
-            from its last checkpoint. Default: 0.
+        restarts: maximum number of times that all workers are restarted after a failure. The script
+            must resume from its last checkpoint. Default: 0.
 
     Raises:
         WorkerError: mpirun is missing, or the limit of file descriptors is too low.

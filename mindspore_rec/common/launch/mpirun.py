@@ -30,7 +30,7 @@ class Job:
 
     Attributes:
         workers: number of workers.
-        program: script and arguments, or `-m`, module and arguments.
+        program: a script, or `-m` and a module, followed by the arguments.
         hosts: names of hosts, each with its number of workers; empty for this host only.
         threads_per_worker: number of threads of each worker. Default: a host's number of cores,
             divided by the host's number of workers.

@@ -179,7 +179,7 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
             bins are in the order of rising scores.
 
     Returns:
-        The AUC, or NaN if one class has no weight. :func:`auc_error_bound` bounds its error.
+        The AUC, or NaN if one class has no weight. :func:`auc_error_bound` bounds the error.
 
     Examples:
         >>> auc_from_counts(np.array([0, 1, 1]), np.array([1, 1, 0]))
@@ -191,7 +191,7 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 
 
 def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
-    """Compute an upper bound of the error of :func:`auc_from_counts`, compared with the exact AUC.
+    """Compute an upper bound of the difference between :func:`auc_from_counts` and the exact AUC.
 
     Only the order of a positive and a negative in the same bin is unknown, and each such pair adds
     an error of at most one half. The bound ``0.5 * sum_b(P_b * N_b) / (P * N)`` is half the share

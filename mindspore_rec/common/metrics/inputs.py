@@ -178,7 +178,7 @@ def as_groups(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
 
 
 def check_same_length(**arrays: npt.NDArray[Any]) -> None:
-    """Raise ValueError with the names of the arguments unless all arrays have the same length."""
+    """Raise ValueError, with the names of the arguments, if the arrays differ in length."""
     if len({len(array) for array in arrays.values()}) > 1:
         lengths = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
         raise ValueError(f"the batch must have one length, got rows: {lengths}")

@@ -82,15 +82,15 @@ def top_items(
         user: float32 ``[B, dim]``, a vector per row.
         item: float32 ``[I, dim]``, the vectors of all items.
         k: number of items per row, 1 to 2^31 - 1.
-        masked: pair ``(values, offsets)`` of items that the result must not have: in row b, the
-            items ``values[offsets[b]:offsets[b + 1]]``. Default: None.
+        masked: items to exclude, as a pair ``(values, offsets)``. Row b excludes the items
+            ``values[offsets[b]:offsets[b + 1]]``. Default: None.
         bias: float32 ``[I]``, added to the scores of the items. Default: None.
 
     Returns:
         Items int64 ``[B, k]`` and their scores float32 ``[B, k]``, the highest score first. If
         scores are equal, the item with the smaller number is first. The result has no items whose
-        score overflows to NaN. If a row has fewer than k items, the other places have the item -1
-        and the score -infinity.
+        score overflows to NaN. If a row has fewer than k items, the remaining places have the item
+        -1 and the score -infinity.
 
     Raises:
         TypeError: ``k``, an item or an offset is not an integer.

@@ -78,7 +78,7 @@ def recall(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) ->
 
     Args:
         rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
-        k: only the first k items of a row count.
+        k: only the first k items of a row are used.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -101,7 +101,7 @@ def hit_rate(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) 
 
     Args:
         rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
-        k: only the first k items of a row count.
+        k: only the first k items of a row are used.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -123,7 +123,7 @@ def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> f
 
     Args:
         rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
-        k: only the first k items of a row count.
+        k: only the first k items of a row are used.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -143,8 +143,8 @@ def mean_reciprocal_rank(
 
     Args:
         rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
-        k: only the first k items of a row count. The row's value is 0 if none of its first k items
-            is a target. Default: None, which means all items.
+        k: only the first k items of a row are used. The row's value is 0 if none of the first k
+            items is a target. Default: None, which means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -165,7 +165,7 @@ def average_precision(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None
 
     Args:
         rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
-        k: only the first k items of a row count.
+        k: only the first k items of a row are used.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target. With one target per row, the
                 value equals
@@ -186,7 +186,7 @@ def ranking_values(
     Args:
         metric: "recall", "hit_rate", "ndcg", "mean_reciprocal_rank" or "average_precision".
         rank: ranks of the targets: ``[B]``, or ``[N]`` with `offsets`.
-        k: only the first k items of a row count. None means all items.
+        k: only the first k items of a row are used. None means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raise errors that all workers detect, at once on one worker and later on the other workers."""
+"""Raise an error on all workers: at once on one worker, after a delay on the other workers."""
 
 from __future__ import annotations
 

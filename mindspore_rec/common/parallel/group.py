@@ -173,7 +173,7 @@ class WorkerGroup:
         self._native.begin_step(step, list(samples), summed)
 
     def channel(self, name: str) -> _native.WorkerChannel:
-        """Return a channel for one thread: 'ahead', 'checkpoint', 'merge' or 'service'.
+        """Return a channel for one thread; `name` is 'ahead', 'checkpoint', 'merge' or 'service'.
 
         The collective calls `all_gather`, `all_to_all` and `barrier` of a channel may be called by
         one thread only. Any thread may call `send`, `poll` and `receive`, which exchange single

@@ -18,7 +18,7 @@ Array = npt.NDArray[np.generic]
 
 
 def arrays_of_first(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a dict from name to array of worker 0, for each array that differs on this worker.
+    """Return worker 0's copy of each array that differs on at least one worker, by name.
 
     The call is collective. Only arrays that differ on some worker are sent.
 

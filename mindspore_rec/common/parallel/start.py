@@ -189,8 +189,8 @@ def same_program() -> dict[str, str]:
 def threads_of_worker() -> int | None:
     """Return the launcher's limit of this worker's threads; None if no limit is needed.
 
-    No limit is needed if the launcher set no number of threads, or if the worker can use at most
-    this number of cores.
+    No limit is needed if the launcher set none, or if the worker cannot use more cores than the
+    limit.
     """
     threads = int(os.environ.get(THREADS, 0))
     return None if threads == 0 or len(os.sched_getaffinity(0)) <= threads else threads

@@ -96,7 +96,7 @@ class HostRows(NativeAccess):
         insert no rows.
 
         Args:
-            rows: 'int8' or 'int4'; or 'float32', which changes nothing.
+            rows: 'int8', 'int4' or 'float32'. 'float32' changes nothing.
 
         Raises:
             ValueError: `rows` is not a legal type, the table is distributed over several workers,
@@ -235,7 +235,7 @@ class HostRows(NativeAccess):
         next delta.
 
         Args:
-            part: which part of the rows to check, 0 to `parts` - 1. Default: 0.
+            part: index of the part of the rows to check, 0 to `parts` - 1. Default: 0.
             parts: number of parts, 1 to 65,536. A call checks only the rows of the part `part`. A
                 check of a million rows of 16 floats takes about 20 ms of one CPU. Default: 1, which
                 means that a call checks all rows.

@@ -46,7 +46,7 @@ class CountAdmission:
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. If there are `max_candidates` counters, a new counter
-            replaces an old counter: the counter with the least count of a few counters. If several
+            replaces the counter with the least count among a few counters. If several of the few
             counters have the least count, the oldest counter is replaced. Default: no maximum.
 
     Raises:

@@ -41,7 +41,7 @@ def rows_of_bits(bits: int) -> str:
 
 
 def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scale, offset and codes of rows.
+    """Return the scale, the offset and the codes of each row.
 
     The offset is the row's least number, rounded down to a float16. The scale is the least float16
     for which `offset + scale * greatest code` is at least the row's greatest number. The error of

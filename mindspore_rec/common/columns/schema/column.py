@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of a data set: what each kind of column is, and how a network reads it."""
+"""Kinds of columns of a data set, and the way a network reads each kind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Column:
     """Base class of the columns of a `Schema`.
 
     Each kind of column is a subclass with the options of the kind. If a kind of column lacks an
-    option, the option's attribute is None, False or (), and `binary` is True.
+    option, the option's attribute is None, False or (). Without the option `binary`, the attribute
+    `binary` is True.
 
     Attributes:
         name: name of the column in the data, 1 to 255 characters.
@@ -61,8 +62,8 @@ class Column:
             event time. None means that no row is evicted.
         dropout: probability, in (0, 1), that a training step treats the column's value as a value
             without a row; None means that no value is dropped.
-        decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
-            is of numbers.
+        decimal: decimal point of numbers in a column of texts, '.' or ','; None if the column
+            contains numbers.
         statistics: 'folds' or 'past'. The network then also gets two statistics as numbers: the
             mean label and the frequency of the column's value, see `TargetStatistics`. With
             'folds', the statistics of a training row are computed from other rows. With 'past', the
@@ -222,12 +223,12 @@ class CategoryColumn(Column):
 
     Args:
         name, table, embedding_dim, admission, eviction, statistics: see `Column`.
-        values: 'text' or 'whole', the type of the values. Values of the other type are converted:
-            the text '7' to the whole number 7, or 7 to '7'. Default: None, which means that
-            `Schema.fit` chooses the type that the training rows have. Before `Schema.fit`, '7' and
-            7 are different categories. 'key' is for tables of earlier programs: the key of a whole
-            number is the number itself, as in a `FeatureSpec` without a transform, and no number
-            may be missing. 'key' does not change the keys of texts.
+        values: 'text' or 'whole', the type of the values. With 'text', the whole number 7 becomes
+            the text '7'. With 'whole', the text '7' becomes the whole number 7. Default: None,
+            which means that `Schema.fit` chooses the type that the training rows have. Before
+            `Schema.fit`, '7' and 7 are different categories. 'key' is for tables of earlier
+            programs: the key of a whole number is the number itself, as in a `FeatureSpec` without
+            a transform, and no number may be missing. 'key' does not change the keys of texts.
         group: True if the column's values are also the groups of the metric `gauc`. Default: False.
         dropout: see `Column`.
 
@@ -323,7 +324,7 @@ class IntegerColumn(Column):
 class CrossColumn(Column):
     """Category for each combination of values of several columns, such as the hour and the user.
 
-    The data have no column of this name: the value of a row is made from the row's values in other
+    A cross is not a column of the data: the value of a row is made from the row's values in other
     columns of the schema. A network need not read the columns that a cross reads. An ignored column
     is read as texts.
 
@@ -406,9 +407,9 @@ class HistoryColumn(Column):
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
-        values: type of the values. If the values have rows in a table: 'text', 'whole' or 'key',
-            see `CategoryColumn`. For numbers: 'float32', and a missing number becomes 0. For whole
-            numbers such as times: 'int64', and timestamps become whole seconds since 1970. Default:
+        values: type of the values. 'text', 'whole' and 'key' are for values with rows in a table,
+            see `CategoryColumn`. 'float32' is for numbers; a missing number becomes 0. 'int64' is
+            for whole numbers such as times; timestamps become whole seconds since 1970. Default:
             None, which means that `Schema.fit` sets 'text' or 'whole'.
         length: greatest number of events in a row's list, 1 to 65536. Side columns have the length
             of the history. Default: 50.
@@ -488,8 +489,8 @@ class KeptHistoryColumn(Column):
             Default: 50.
         only: name of a label with two values; only rows with label 1 are events. Default: None,
             which means that all rows are events.
-        eviction: number of seconds of event time without an event, after which a user is evicted
-            and has an empty history. Default: None, which means that no user is evicted.
+        eviction: a user without an event for this number of seconds of event time is evicted and
+            has an empty history. Default: None, which means that no user is evicted.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -638,7 +639,7 @@ class WeightColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class GroupColumn(Column):
-    """A group of the row, such as a user, for the metric `gauc`; not a feature.
+    """Group of each row, such as the user, for the metric `gauc`; not a feature.
 
     `mindspore-rec eval` also shows the metrics of the 20 groups with the most rows.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guess from a column's name if it is an id, a time or a weight; find the most similar name."""
+"""Guess from its name if a column is an id, a time or a weight; find the most similar name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _between(match: re.Match[str]) -> str:
 
 
 def is_id_name(name: str) -> bool:
-    """Return True if whole numbers in a column of that name are probably ids.
+    """Return True if whole numbers in a column with the name `name` are probably ids.
 
     Example:
         >>> [is_id_name(name) for name in ("movieId", "det_ind_code", "paid", "year", "item")]
@@ -47,7 +47,7 @@ def is_id_name(name: str) -> bool:
 
 
 def is_time_name(name: str) -> bool:
-    """Return True if numbers in a column of that name may be times.
+    """Return True if numbers in a column with the name `name` may be times.
 
     Example:
         >>> [is_time_name(name) for name in ("timestamp", "created_at", "InvoiceDate", "age")]

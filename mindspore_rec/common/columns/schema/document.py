@@ -14,7 +14,7 @@ __all__ = ["columns_of", "plain_columns", "unknown_key"]
 
 
 def plain_columns(columns: Iterable[Column]) -> dict[str, dict[str, Any]]:
-    """Return columns as JSON values: for each name the kind and the options without defaults.
+    """Return columns as JSON values: the name, the kind and the options that are not defaults.
 
     Example:
         >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
@@ -77,13 +77,13 @@ def _column(where: str, name: str, fields: dict[str, Any]) -> Column:
 
 
 def unknown_key(where: str, key: Any, known: Sequence[str], case: str = "") -> ValueError:
-    """Return the error for an unknown key, which names the most similar known key.
+    """Return the error for an unknown key; the error names the most similar known key.
 
     Args:
         where: path of the mapping with the unknown key.
         key: the unknown key.
         known: all legal keys.
-        case: text that says for which kind the key is unknown, such as " for kind 'label'".
+        case: text that names the kind for which the key is unknown, such as " for kind 'label'".
             Default: none.
     """
     near = difflib.get_close_matches(str(key), known, 1, 0.6)

@@ -256,12 +256,12 @@ def _values_of(texts: pa.Array) -> str | None:
 
 
 def _words(texts: pa.Array, pattern: str) -> float:
-    """Return the mean number of words."""
+    """Return the mean number of words per text."""
     return float(pc.mean(pc.count_substring_regex(texts, pattern)).as_py() or 0.0)
 
 
 def _words_recur(texts: pa.Array) -> bool:
-    """Return True if each word occurs at least twice on average."""
+    """Return True if the words of the texts occur at least twice on average."""
     spaced = pc.replace_substring_regex(texts, r"[^\p{L}\p{N}]+", " ")
     words = pc.split_pattern(pc.utf8_trim(spaced, " "), " ").flatten()
     return len(words.unique()) * 2 <= len(words)

@@ -76,7 +76,7 @@ class Inferred:
         return tuple(each.column for each in self.entries)
 
     def with_options(self, name: str, why: str, **options: Any) -> Inferred:
-        """Return a proposal with other options of one column, such as `admission`.
+        """Return a copy of the proposal with new options of one column, such as `admission`.
 
         Args:
             name: name of the column.
@@ -131,8 +131,8 @@ def infer_columns(
 
     Args:
         table: the sample, at least two rows. Draw the sample from all rows of the data.
-        label: name of the label, or of several labels. A `Column` of kind 'label' says more:
-            which value counts as 1 (`positive`), or that the label is a number (`binary=False`).
+        label: name of the label, or names of several labels. Use a `LabelColumn` to set the value
+            that counts as 1 (`positive`), or to predict a number (`binary=False`).
         time: name of the column with the time of the event. Default: a column of timestamps, of
             texts that are times, or of numbers whose name and size suggest times; none if the
             sample has no such column.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layout of the arrays of a schema: which keys and numbers a network gets, and their tables."""
+"""Layout of a schema's arrays: the keys and numbers that a network gets, and the tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class Field:
     """A field: the keys in the array `ids` from which a network makes one embedding vector per row.
 
     Args:
-        name: name of the field: the column's name, followed by '.bucket' or a part of the time.
+        name: the column's name, in some fields with a suffix: '.bucket' for buckets of a number, or
+            a part of a time, such as '.hour'.
         column: name of the column.
         start: index of the field's first key in a row of `ids`.
         length: number of keys per row. If `length` is above 1 or `is_bag` is True, a network takes

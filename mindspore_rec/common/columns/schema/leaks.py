@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find columns that decide the label, such as copies of the label and later information."""
+"""Find columns that decide the label, such as copies of the label and facts known only later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_HALF = LEAST_OF_EACH // 2
 
 
 def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
-    """Return text that says how a column decides the label; None if it does not decide the label.
+    """Return a text on how a column decides the label; None if the column does not decide it.
 
     The rows are divided into two halves. In each half, the mean label of each value is computed,
     and the rows of the other half are ordered by these means. If a value occurs only in one half,
@@ -119,7 +119,7 @@ def _order_decides(column: Profile, positive: np.ndarray) -> bool:
 
 
 def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) -> float:
-    """Predict each half of the rows by the mean labels in the other half; return the lower AUC."""
+    """Predict the labels of each half by the means of the other half; return the lower AUC."""
     size = int(codes.max()) + 1
     ones = [np.bincount(codes[half & positive], minlength=size) for half in (first, ~first)]
     zeros = [np.bincount(codes[half & ~positive], minlength=size) for half in (first, ~first)]

@@ -30,8 +30,9 @@ def proposal_yaml(
     Args:
         inferred: the proposal of `infer_columns`.
         source: the source of the rows: a path, a list of paths, or a mapping.
-        sections: further sections after the columns, in order, as JSON values. Default: a section
-            that divides the rows, by time if there is a column of times.
+        sections: dict from the name of a further YAML section to its JSON value. The sections are
+            written after the columns, in order. Default: a section that divides the rows, by time
+            if there is a column of times.
         total_rows: number of rows of the source, for the first comment. Default: not said.
 
     Example:

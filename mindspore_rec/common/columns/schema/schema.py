@@ -53,13 +53,13 @@ class Schema:
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels. The array
       is left out if the schema has no numbers and no statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
-      values of all lists, one list after another, and where each list begins. Row i has the values
-      from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
-      offsets.
-    * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that the library collects
-      from rows (a `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user,
-      and the values. In training, the network gets ``recent.values`` and ``recent.offsets`` in
-      place of ``recent.events``.
+      values of all lists, one list after another, and the offsets of the lists. Row i has the
+      values from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values,
+      but no offsets.
+    * ``recent.events`` int64 ``[B, 3 + values]`` of a `KeptHistoryColumn` named ``recent``, whose
+      history the library collects from rows. Each row contains the time, 1 or 0 (1 if the row is
+      an event), the user and the values. In training, the network gets ``recent.values`` and
+      ``recent.offsets`` in place of ``recent.events``.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
 
@@ -183,7 +183,7 @@ class Schema:
                 this number. Default: 16.
 
         Raises:
-            TypeError: `specs` or `columns` are of another type.
+            TypeError: `specs` or `columns` are of an unsupported type.
             ValueError: no kind of column computes the keys of a feature, or `Schema` refuses the
                 columns.
 
@@ -285,7 +285,7 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Optional columns of rows to predict, for histories that the library collects from rows.
+        """Optional columns of the rows to predict, from which a network gets collected histories.
 
         The user and the time of a row select a stored history; or the row contains the history
         itself.
@@ -310,7 +310,7 @@ class Schema:
 
         Raises:
             TypeError: `rows` is of an unsupported type.
-            ValueError: there is no row, a column is missing or has values of the wrong type.
+            ValueError: there is no row, or a column is missing or has values of the wrong type.
         """
         batch = to_record_batch(rows)
         if not batch.num_rows:
@@ -338,7 +338,8 @@ class Schema:
             This object.
 
         Raises:
-            ValueError: `fit` was not called, a column is missing or has values of the wrong type.
+            ValueError: `fit` was not called, or a column is missing or has values of the wrong
+                type.
 
         Example:
             >>> import pandas as pd
@@ -385,7 +386,8 @@ class Schema:
         and the arrays of events are columns of lists of int64; numbers, weight and label are
         columns of lists of float32. Each column of a history becomes a column of lists, without
         offsets. The schema that `received` returns reads these columns, also from Parquet files. If
-        `training` is True and the schema has a time, the first column is the time in seconds.
+        `training` is True and the schema has a time column, the first column is the time in
+        seconds.
 
         Args:
             batches: record batches of raw columns.
@@ -586,7 +588,7 @@ class Schema:
         return {"embedding_dim": self.embedding_dim, "columns": plain_columns(self.columns)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of `pipeline`, which the scales have learned, as JSON values."""
+        """Return the learned state of `pipeline` as JSON values."""
         return self.pipeline.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ def columns_of_specs(specs: Any) -> list[Column]:
         specs: the features, in any form that `check_specs` accepts.
 
     Raises:
-        TypeError: `specs` are of another type.
+        TypeError: `specs` are of an unsupported type.
         ValueError: no kind of column computes the keys of a feature, or `check_specs` rejects the
             features.
 

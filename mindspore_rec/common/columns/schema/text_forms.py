@@ -67,7 +67,7 @@ class TextForm:
         is_missing: for each different text, True if the text means a missing value, bool
             ``[texts]``.
         numbers: the texts as float64 if they are numbers or times, else None.
-        decimal: for numbers, '.' or ',', the decimal point.
+        decimal: for numbers, the decimal point: '.' or ','.
         is_doubtful: for times, True if day and month could be swapped, as in 01/02/2026.
         has_marks: for numbers, True if some texts, such as '?', mean a missing value.
         is_whole: for numbers, True if all numbers are whole and have at most 18 digits.
@@ -211,7 +211,7 @@ def _span(texts: pa.Array, format: str) -> int:
 
 @dataclass(frozen=True)
 class ListForm:
-    """Form in which a column writes lists as texts.
+    """Form of the texts in which a column stores lists.
 
     Args:
         separator: text between the values.
@@ -227,7 +227,7 @@ class ListForm:
 
 
 def list_form(texts: pa.Array) -> ListForm | None:
-    """Return how lists are written as texts; None if the texts are no lists.
+    """Return the `ListForm` of texts such as 'Action|Comedy'; None if the texts are no lists.
 
     Texts are lists if a separator divides the texts into short values, if the number of values
     differs from text to text, and if values recur in several texts. Between values, a space is a
@@ -286,7 +286,7 @@ def are_bracketed(texts: pa.Array) -> bool:
 
 
 def unread_numbers(texts: pa.Array) -> str | None:
-    """Return the reason why texts are not numbers, such as 'a unit'; None if it is unknown.
+    """Return the reason why texts are not numbers, such as 'a unit'; None if the reason is unknown.
 
     Example:
         >>> unread_numbers(pa.array(["1,299", "12,000"])), unread_numbers(pa.array(["3.50 €"]))

@@ -80,7 +80,7 @@ def _is_candidate(profile: Profile) -> bool:
 
 
 def _digits(time: Profile) -> str | None:
-    """Return the format of times such as 20260131, in integers or texts; None for other values."""
+    """Return the format of times such as 20260131 (integers or texts); None for other values."""
     if not time.is_whole or time.numbers is None:
         return None
     format = digit_format(time.numbers)
