@@ -191,8 +191,8 @@ def chain_at(path: Path, step: int | None = None) -> list[Entry]:
 
     Args:
         path: a full checkpoint, or the directory of a run.
-        step: step of the state, if `path` is the directory of a run. Ignored if `path` is a full
-            checkpoint. Default: None, which means the newest state.
+        step: step of the state, if `path` is the directory of a run. `step` is ignored if `path` is
+            a full checkpoint. Default: None, which means the newest state.
 
     Raises:
         FileNotFoundError: there is no checkpoint.

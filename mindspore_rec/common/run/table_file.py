@@ -87,7 +87,10 @@ def described_type(table: dict[str, Any]) -> np.dtype:
 
 
 def file_dtypes(table: HostTable) -> dict[str, str]:
-    """Return a manifest's fields for the dtypes of a table's values and states, except float32."""
+    """Return a manifest's fields `value_dtype` and `state_dtype`.
+
+    A field with the value float32 is omitted.
+    """
     value, state = table.row_dtypes
     if table.scored:
         state = "float32"  # the frequency or score is among them

@@ -168,9 +168,9 @@ class BatchSource(ABC):
         """Return the position in the data, a dict of JSON values that contains `batches`.
 
         Args:
-            batches: number of the batch after which the state is returned. Required if batches are
-                read ahead of the training. Default: None, which means the state after all batches
-                read so far.
+            batches: number of the batch after which the state is returned. `batches` is required if
+                batches are read ahead of the training. Default: None, which means the state after
+                all batches read so far.
 
         Raises:
             ValueError: the source has no state, or no longer keeps the requested state.
@@ -222,8 +222,8 @@ class BatchSource(ABC):
         """Return a source that yields one worker's share of the data.
 
         A training with several workers calls `split_by_worker` on each worker, before the first
-        batch. Each row of the data is in exactly one share. `split_by_worker` may return this
-        source itself, restricted to the share.
+        batch. Each row of the data is in exactly one share. `split_by_worker` may restrict this
+        source to the worker's share and return this source itself.
 
         Args:
             worker: index of the worker, from 0.

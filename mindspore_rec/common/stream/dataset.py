@@ -194,7 +194,7 @@ class StreamingDataset(BatchSource):
         return self
 
     def covered_streams(self) -> list[Any]:
-        """Return the source, because its position is part of the dataset's state."""
+        """Return the source, because the source's position is part of the dataset's state."""
         return [self.source]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
@@ -245,7 +245,7 @@ class StreamingDataset(BatchSource):
         return {"batches": number, "source": source, "transform": learned}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at the position of a state; to be called before the first batch.
+        """Resume at the position of a state. Call this method before the first batch.
 
         Raises:
             TypeError, ValueError: `state` does not belong to this kind of stream and transform.

@@ -16,7 +16,9 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """Handler of SIGINT and SIGTERM: the first requests a stop, a second raises KeyboardInterrupt.
+    """Handler of SIGINT and SIGTERM.
+
+    The first signal requests a stop, and a second signal raises KeyboardInterrupt.
 
     While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
     the first signal raises KeyboardInterrupt at once, even if a source has no data for a long time.

@@ -330,7 +330,10 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return an HSCAN page of a bucket. Server process `life` returned the cursor `place`."""
+        """Return an HSCAN page of a bucket.
+
+        `place` is a cursor from the server process that `life` identifies.
+        """
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)
