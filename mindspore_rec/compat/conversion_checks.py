@@ -154,7 +154,7 @@ def cells_outside(net: nn.Cell) -> list[nn.Cell]:
 
 
 def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
-    """Warn of optimizers and cells outside the network that still use the old weights."""
+    """Warn of optimizers, and of cells outside the network, that still use the old weights."""
     old = {id(target.cell) for target in targets}
     identities = {id(target.weight) for target in targets} | old
     users = set()

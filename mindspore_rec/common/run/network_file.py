@@ -68,8 +68,8 @@ class Lookup:
         offsets: name of the tensor that contains the first position of each bag in the ids `[N]`:
             an input of the network, or an output of the model `ids`. None if ids are `[B, L]` and
             each row is a bag.
-        weights: input of the network that contains the weight of each id; None if all weights are
-            1.
+        weights: name of the network's input that contains the weight of each id; None if all
+            weights are 1.
     """
 
     result: str

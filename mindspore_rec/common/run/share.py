@@ -93,7 +93,7 @@ class Shares:
         return self.of_network
 
     def saved(self, table: Any, number: int) -> Share | None:
-        """Return the share of a table's keys that this worker saves; None for no keys.
+        """Return this worker's share of the keys to save, or None if the worker saves no keys.
 
         Only one worker saves a replicated table.
 

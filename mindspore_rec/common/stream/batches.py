@@ -268,9 +268,9 @@ class BatchWrapper(BatchSource):
 
     Args:
         source: source whose batches are changed.
-        learner: object that learns from batches in the method `change`. The learner has the methods
-            `state_dict` and `load_state_dict`. The learner's state after each batch is part of the
-            wrapper's state. Default: None.
+        learner: object that learns when the wrapper's method `change` processes a batch. The
+            learner has the methods `state_dict` and `load_state_dict`. The learner's state after
+            each batch is part of the wrapper's state. Default: None.
 
     Attributes:
         source: source whose batches are changed.
@@ -369,7 +369,8 @@ class BatchWrapper(BatchSource):
         if number < min(learned):
             raise ValueError(f"batches must be at least {min(learned)}, got {number}")
         place = self.source.state_dict(batches=number)
-        # If the wrapper dropped batch `number`, use the learner's state after an earlier batch.
+        # If the wrapper dropped batch `number`, use the learner's latest state before batch
+        # `number`.
         latest = max(known for known in learned if known <= number)
         return {"batches": number, "source": place, "learned": learned[latest]}
 

@@ -32,7 +32,7 @@ class Fetcher:
 
     Args:
         client: client that only this thread uses while it runs.
-        format: format of the messages.
+        format: the `Format` that decodes the messages.
         limits: limits beyond which messages are refused. A partition pauses if its waiting messages
             take more than the partition's share of `buffer_bytes`.
         event_time: name of the column that contains the events' times; None if there is no such

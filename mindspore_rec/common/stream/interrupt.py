@@ -34,7 +34,7 @@ class Interruption:
     a step like SIGINT, and `restore` reinstalls the SIGINT handler after the step.
 
     Args:
-        work: name, in the printed message, of the work that is finished after the first signal
+        work: name of the unfinished work, for the message that is printed after the first signal
             (default "this step").
 
     Attributes:

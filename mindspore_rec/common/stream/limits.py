@@ -41,7 +41,8 @@ class StreamLimits:
         buffer_bytes: bytes of messages to read ahead, at least 1 (default 64 MiB). All partitions
             have equal shares of `buffer_bytes`. If a partition's waiting messages take more than
             the partition's share, reading from the partition pauses until half of the share is
-            free. A message counts with its stored size or its decoded size, whichever is greater.
+            free. For `buffer_bytes`, the size of a message is its stored size or its decoded size,
+            whichever is greater.
         on_missing: reaction if messages are missing in the middle of a partition, for example
             because of compaction. "warn" (the default) writes a warning to the log each time the
             number of missing messages has doubled. "stop" raises a LookupError.

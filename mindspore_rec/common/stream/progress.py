@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress: count the batches and rows of a stream, and record its event times."""
+"""Progress: count a stream's batches and rows, and record the event times."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ void DenseProgram::PlaceGiven() {
 }
 
 void DenseProgram::PlanGradients() {
-  // For each value, how many columns of the value's gradient the backward pass has written so far.
+  // For each value, the number of columns whose gradient the backward pass has written so far.
   std::vector<int64_t> written(values_.size(), 0);
   for (const View& output : outputs_) {
     Value& value = values_[output.value];

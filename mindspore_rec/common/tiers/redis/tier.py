@@ -87,7 +87,7 @@ class RedisTier:
             `timeout`, `retry_seconds`, and the options of redis-py's connections, for instance
             `rediss://host?ssl_ca_certs=/etc/ca.pem&retry_seconds=120`.
         table: name of the table.
-        row_bytes: bytes of a row, 1 to 2**26.
+        row_bytes: size of a row in bytes, 1 to 2**26.
         generation: number that is part of the names of the keys on the server. A tier finds only
             rows of its own generation. Default: 0.
         leftover: action if the server already has rows of this table: `"refuse"` raises an error,
