@@ -96,7 +96,7 @@ def entry_at(path: Path) -> Entry:
 
 
 def entries(root: Path) -> list[Entry]:
-    """Return all checkpoints of a run by step; at the same step, deltas come first.
+    """Return all checkpoints of a run, sorted by step; at the same step, deltas come first.
 
     Raises:
         FileNotFoundError: `root` is not a directory.

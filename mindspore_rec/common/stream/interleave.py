@@ -118,7 +118,7 @@ class Interleaver:
         taken: number of messages that all runs of the stream have taken.
         last: for each partition and producer, the last taken sequence number.
         duplicates: number of messages that were skipped because they were repeated. A message is
-            repeated if a message of the same producer with the same or a greater sequence number
+            repeated if a message of the same producer, with the same or a greater sequence number,
             has been taken from the partition.
         epochs: for each partition and producer, the greatest epoch so far.
         outdated: number of messages that were skipped because their producer was replaced.

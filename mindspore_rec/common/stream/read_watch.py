@@ -44,7 +44,7 @@ class ReadLaterError(Exception):
 
 
 class ReadWatch:
-    """Watch that raises an error if the training reads a stream whose position is not saved.
+    """Object that raises an error if the training reads a stream whose position is not saved.
 
     Args:
         known: streams whose position is saved.

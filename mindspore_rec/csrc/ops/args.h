@@ -73,7 +73,7 @@ struct Args {
     throw std::invalid_argument(std::string(op) + ": cannot read elements of " + type);
   }
   // Returns the elements of an argument. Throws unless the argument has dtype T and exactly `count`
-  // elements (`DataAtLeast`: at least `count`).
+  // elements (for `DataAtLeast`, at least `count` elements).
   template <typename T>
   T* Data(int i, const char* what, size_t count) const {
     if (!IsType(i, kTypeName<T>) || Size(i) != count) Refuse(i, what, "", count, kTypeName<T>);
