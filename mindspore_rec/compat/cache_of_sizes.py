@@ -32,8 +32,8 @@ def cache_of_sizes(
         host: the argument `host_vocabulary_size`, in rows: at least 1 if there is an SSD tier,
             otherwise 0.
         ssd: the argument `ssd_vocabulary_size`, in rows; 0 for no SSD tier. The byte limit of the
-            SSD tier is at least 64 MiB. Below the limit, there is space for `ssd` rows (also with
-            the optimizer that has the largest state) and for outdated copies of rows.
+            SSD tier is at least 64 MiB. The limit leaves space for `ssd` rows (also with the
+            optimizer that has the largest state) and for outdated copies of rows.
         ssd_data_path: directory of the SSD tier, or a tuple or list of one directory. Default: '.'.
 
     Raises:

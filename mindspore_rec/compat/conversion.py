@@ -28,7 +28,7 @@ class Change:
         table: name of the embedding's table.
         rows: number of ids in the embedding's vocabulary.
         dim: number of floats in a row.
-        bytes: bytes of the rows; 0 if an earlier embedding shares the table.
+        bytes: size of the rows in bytes; 0 if an earlier embedding shares the table.
     """
 
     path: str

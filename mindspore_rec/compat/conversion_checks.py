@@ -26,8 +26,8 @@ def check_convertible(net: nn.Cell, targets: list[Target], keep_weights: bool) -
     """Raise an error that lists all reasons why `targets` cannot be converted to tables.
 
     Raises:
-        ValueError: MindSpore's parallel mode slices parameters over devices; or an embedding cannot
-            be converted, and the message names each such embedding and says why.
+        ValueError: MindSpore's parallel mode slices parameters over devices, or an embedding cannot
+            be converted. The message names each embedding that cannot be converted, and the reason.
     """
     mode = ms.get_auto_parallel_context("parallel_mode")
     if mode in ("semi_auto_parallel", "auto_parallel"):
@@ -154,7 +154,7 @@ def cells_outside(net: nn.Cell) -> list[nn.Cell]:
 
 
 def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
-    """Warn of optimizers and cells outside the network that still use the old weights."""
+    """Warn of optimizers, and of cells outside the network, that still use the old weights."""
     old = {id(target.cell) for target in targets}
     identities = {id(target.weight) for target in targets} | old
     users = set()

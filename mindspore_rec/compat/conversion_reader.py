@@ -17,7 +17,7 @@ _ITERATORS = ("enumerate", "list", "reversed", "tuple", "zip")
 
 
 def read_in_construct(cell: nn.Cell) -> list[tuple[Parameter, str]]:
-    """Return the parameters of child cells that the code of the parent cell reads as attributes.
+    """Return child cells' parameters that the parent cell's code reads as attributes.
 
     An output projection may read `self.embedding.embedding_table`, for example, although only the
     embedding registers this Parameter. The search starts at `construct` and follows attributes,

@@ -115,7 +115,7 @@ def new_lookup(
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
     else:
         new = TableLookup(table=table, padding_key=padding)
-    # Give the lookup the attributes of the embedding that other code may read.
+    # Copy attributes from the embedding to the lookup, because other code may read the attributes.
     for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
         if attribute in vars(old):
             setattr(new, attribute, getattr(old, attribute))

@@ -80,8 +80,8 @@ def convert(
         net: the network, which is changed in place.
         names: one or several paths of embeddings, or patterns such as 'tower.*'. Default: any.
         min_size: embeddings with fewer rows are not converted. Default: no minimum.
-        predicate: function of path and cell that returns True for embeddings to convert. Default:
-            any.
+        predicate: function that takes a path and a cell, and returns True if the embedding is to be
+            converted. Default: any.
         kind: 'hash': a `HashEmbeddingLookup`, whose table accepts any id and grows; 'static': an
             `EmbeddingLookup` over the same vocabulary.
         key_dtype: key dtype of a hash table, `int32` or `int64`; an int32 table refuses int64 ids.

@@ -80,7 +80,7 @@ def create_table(
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
         optimizer: must be None, because a table is passed to an optimizer, and not an optimizer to
-            a table. See `get_dense_and_sparse_variable`; for a different optimizer per table, see
+            a table. See `get_dense_and_sparse_variable` and, for a different optimizer per table,
             `CombinedOptimizer`.
         specs: features of the batch (FeatureSpec). The thresholds of admission and eviction are
             taken from the features whose `table_name` is the table's name. The table applies

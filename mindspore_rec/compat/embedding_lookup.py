@@ -39,8 +39,8 @@ class EmbeddingLookup(VocabularyLookup):
         target: 'CPU' or 'DEVICE'. Default: 'CPU'.
         slice_mode: only 'batch_slice'.
         manual_shapes: only None.
-        max_norm: upper limit of the L2 norm of returned rows. The lookup scales a row with a larger
-            norm down to the norm `max_norm`. Default: no limit.
+        max_norm: upper limit of the L2 norm of returned rows. The lookup scales a row whose norm is
+            above `max_norm` down to the norm `max_norm`. Default: no limit.
         sparse: must be True for a table in host memory, and False for a table on the device.
         dtype: only float32.
         out_of_range: behavior for an id outside the vocabulary: 'error' raises an error that names

@@ -15,7 +15,7 @@ __all__ = ["TableState"]
 
 
 class TableState(NativeAccess):
-    """Id, shape, clock and counters of a table. A checkpoint saves this state besides the rows."""
+    """Id, shape, clock and counters of a table, which checkpoints save besides the rows."""
 
     counts_keys = True  # whether it has the counters of keys without a row
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read and write arrays by name as one safetensors file."""
+"""Read and write named arrays as one safetensors file."""
 
 from __future__ import annotations
 

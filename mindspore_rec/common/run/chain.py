@@ -96,7 +96,7 @@ def entry_at(path: Path) -> Entry:
 
 
 def entries(root: Path) -> list[Entry]:
-    """Return all checkpoints of a run by step; at the same step, deltas come first.
+    """Return all checkpoints of a run, sorted by step; at the same step, deltas come first.
 
     Raises:
         FileNotFoundError: `root` is not a directory.
@@ -191,8 +191,8 @@ def chain_at(path: Path, step: int | None = None) -> list[Entry]:
 
     Args:
         path: a full checkpoint, or the directory of a run.
-        step: step of the state, if `path` is the directory of a run. Ignored if `path` is a full
-            checkpoint. Default: None, which means the newest state.
+        step: step of the state, if `path` is the directory of a run. `step` is ignored if `path` is
+            a full checkpoint. Default: None, which means the newest state.
 
     Raises:
         FileNotFoundError: there is no checkpoint.

@@ -208,10 +208,11 @@ def _verify(checkpoints: list[Entry]) -> int:
 
 
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
-    """Return True if digests are compared: for full checkpoints and for the last checkpoint.
+    """Return True if the command compares the digests of checkpoint `i`.
 
-    A comparison of digests reads all rows of the state. If a full checkpoint was merged from
-    deltas, its digests also cover these deltas.
+    The command compares the digests of full checkpoints and of the last checkpoint. A comparison of
+    digests reads all rows of the state. If a full checkpoint was merged from deltas, its digests
+    also cover these deltas.
     """
     return checkpoints[i].kind == "full" or i + 1 == len(checkpoints)
 

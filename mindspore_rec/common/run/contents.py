@@ -33,7 +33,7 @@ def check_contents(
     """Check the files' contents against the manifest, except the values and states of rows.
 
     Args:
-        directory: directory of the checkpoint, with files of the right sizes.
+        directory: directory of the checkpoint. The files must have the sizes in the manifest.
         manifest: the manifest, from `read_manifest`.
         names: names of the files to check. Default: all files.
 
@@ -89,7 +89,7 @@ def files_of(manifest: dict[str, Any], shares: Mapping[str, Share | None]) -> se
 
 
 def legal_keys(table: dict[str, Any]) -> tuple[int, int]:
-    """Return the lowest and the highest legal key of a table, from its entry in a manifest."""
+    """Return a table's lowest and highest legal key, from the table's entry in a manifest."""
     if table["vocabulary"]:
         return 0, table["vocabulary"] - 1
     return _INT32 if table["key_dtype"] == "Int32" else ALL_KEYS

@@ -42,8 +42,8 @@ class Difference:
     Attributes:
         tables: dict from table name to differences, for each table that is in both states.
         only_first, only_second: names of the tables and parameters that the other state lacks.
-        dense: dict from the name of each parameter that differs to the greatest absolute
-            difference, which is infinite if the shapes or dtypes differ.
+        dense: dict from name to greatest absolute difference, for each parameter that differs. The
+            difference is infinite if the shapes or dtypes differ.
     """
 
     tables: dict[str, TableDifference] = field(default_factory=dict)

@@ -47,7 +47,7 @@ def digest_numbers(table: dict[str, Any]) -> str:
 
 
 def digested(parts: Iterable[np.ndarray], to: DigestSum, numbers: str) -> Iterator[np.ndarray]:
-    """Yield each part of the rows unchanged, and add the part's digest to the sum `to`."""
+    """Yield each part of the rows unchanged, and add each part's digest to `to`."""
     for part in parts:
         to.add(part["key"], _numbers_of(part, numbers))
         yield part

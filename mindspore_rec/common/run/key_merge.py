@@ -14,8 +14,8 @@ def merged_by_key(sources: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarra
     """Yield the rows of all sources in the order of their keys, a part at a time.
 
     Args:
-        sources: parts of rows with a field `key`. In each source, the keys ascend. Each key is in
-            one source only.
+        sources: iterators over parts of rows; the rows have a field `key`. In each source, the keys
+            ascend. Each key is in one source only.
 
     Example:
         >>> kind = np.dtype([("key", "<i8")])

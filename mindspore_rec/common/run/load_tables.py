@@ -123,7 +123,7 @@ def _set_clock(table: HostTable, saved: dict[str, Any]) -> None:
 
 
 class TableUpdate:
-    """Changes of a checkpoint to one table, read into memory but not yet applied.
+    """The changes that a checkpoint makes to one table, read into memory but not yet applied.
 
     Args:
         entry: a delta, or a full checkpoint, which replaces all rows.

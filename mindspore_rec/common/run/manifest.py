@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directory of a checkpoint, and its manifest.
+"""Directory and manifest of a checkpoint.
 
 A directory appears completely or not at all: it is written under a temporary name, synced and
 renamed. The manifest, `manifest.json`, contains the checkpoint's identity (`kind`, `step`, `run`,
@@ -98,7 +98,7 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_beside(directory: Path) -> None:
-    """Remove a directory without its final name, if the parent directory can be synced.
+    """Remove a directory that does not have its final name, if the parent directory can be synced.
 
     If the parent directory cannot be synced, the directory is kept with all its files. A power loss
     may then undo the last rename, and the directory would reappear under the new name. The next

@@ -147,7 +147,7 @@ def _check_files(files: Any, workers: int) -> None:
 
 
 def _parts(where: str, table: dict[str, Any], workers: int) -> list[tuple[str, Any]]:
-    """Return pairs of a field's name, for error messages, and a part of a table's entry."""
+    """Return pairs (name for error messages, part), for each part of a table's entry."""
     if workers == 1:
         _require("parts" not in table, f"{where}.parts", "of several workers", table.get("parts"))
         return [(where, table)]

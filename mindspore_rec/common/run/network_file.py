@@ -58,17 +58,18 @@ class Lookup:
 
     Attributes:
         result: the input through which the ONNX model receives the looked-up rows.
-        ids: input of the network, or output of the model of ids, that contains the keys.
+        ids: name of the tensor that contains the keys: an input of the network, or an output of the
+            model `ids`.
         tables: names of the lookup's tables: one table, or one table for each column of the ids.
         padding_key: id whose row is zeros; None without a padding key.
         combiner: 'sum', 'mean' or 'sqrtn' combines the rows of each bag to one row; with None, the
             result has one row for each id.
         grouped: True if `tables` has one table for each column of the ids.
-        offsets: the input of the network, or the output of the model of ids, that contains the
-            first position of each bag in the ids `[N]`. None if ids are `[B, L]` and each row is a
-            bag.
-        weights: input of the network that contains the weight of each id; None if all weights are
-            1.
+        offsets: name of the tensor that contains the first position of each bag in the ids `[N]`:
+            an input of the network, or an output of the model `ids`. None if ids are `[B, L]` and
+            each row is a bag.
+        weights: name of the network's input that contains the weight of each id; None if all
+            weights are 1.
     """
 
     result: str
@@ -95,7 +96,7 @@ class NetworkFile:
     """A network for `OnnxRunner`.
 
     Attributes:
-        model: entry `model` of the manifest, which names the builder, or None.
+        model: the manifest's entry `model`, or None. The entry names the builder of the network.
         features: description of the FeaturePipeline that the builder returns together with the
             network, or the reason why the pipeline has no description. None if the builder returns
             no pipeline.

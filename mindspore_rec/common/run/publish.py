@@ -272,7 +272,7 @@ class Publisher:
 
 
 def _readable(root: Path) -> tuple[list[Entry], dict[Path, CheckpointError]]:
-    """Return the checkpoints by step (deltas first), and the errors of damaged manifests."""
+    """Return the checkpoints sorted by step (deltas first), and the errors of damaged manifests."""
     checkpoints: list[Entry] = []
     damaged: dict[Path, CheckpointError] = {}
     there = [*root.iterdir()] if root.is_dir() else []  # the run may not have begun

@@ -99,7 +99,7 @@ pa.register_extension_type(Int8Rows(5))
 
 
 def list_type(dtype: np.dtype) -> pa.DataType:
-    """Return the Arrow type for a structured array's field that has several numbers per row.
+    """Return the Arrow list type for `dtype`, the dtype of a field with several numbers per row.
 
     Example:
         >>> list_type(np.dtype(("<f2", (3,))))

@@ -157,8 +157,9 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # A different dtype means that the table's optimizer was replaced before this delta. The
-            # first delta after a new optimizer contains all rows, with the new optimizer's state.
+            # A change of the dtype means that the table's optimizer was replaced before this delta.
+            # The first delta after a new optimizer contains all rows, with the new optimizer's
+            # state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])
@@ -187,7 +188,7 @@ def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def _first_time(chain: Sequence[Entry], name: str) -> int:
-    """Return the first event time if it was set after the full checkpoint; otherwise 0."""
+    """Return the first event time if it was set after the full checkpoint; otherwise, return 0."""
     if table_entry(chain[0], name)["event_time"] != 0:
         return 0
     times = (table_entry(entry, name)["first_time"] for entry in chain)

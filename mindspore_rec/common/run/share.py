@@ -46,7 +46,7 @@ class Share:
         return np.asarray(_native.owners(np.ascontiguousarray(keys), self.workers) == self.worker)
 
     def overlapping(self, parts: int) -> range:
-        """Return the numbers, from 0 to `parts` - 1, of parts that may contain keys of this share.
+        """Return the indexes, in range(parts), of the parts that may contain keys of this share.
 
         A worker owns one of `workers` equal ranges of hashes.
         """
@@ -93,7 +93,7 @@ class Shares:
         return self.of_network
 
     def saved(self, table: Any, number: int) -> Share | None:
-        """Return the share of a table's keys that this worker saves; None for no keys.
+        """Return this worker's share of the keys to save, or None if the worker saves no keys.
 
         Only one worker saves a replicated table.
 
@@ -121,12 +121,12 @@ def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If one worker wrote the checkpoint, the
-    table's entry is its only part.
+    table's entry is the table's only part.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)
 
 
 def total(table: dict[str, Any], what: str) -> int:
-    """Return the sum of `what`, 'rows' or 'deleted_rows', over all parts of a table."""
+    """Return the sum of an entry, 'rows' or 'deleted_rows', over all parts of a table."""
     return sum(part.get(what, 0) for part in parts_of(table))

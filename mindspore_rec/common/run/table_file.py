@@ -87,7 +87,10 @@ def described_type(table: dict[str, Any]) -> np.dtype:
 
 
 def file_dtypes(table: HostTable) -> dict[str, str]:
-    """Return a manifest's fields for the dtypes of a table's values and states, except float32."""
+    """Return a manifest's fields `value_dtype` and `state_dtype`.
+
+    A field with the value float32 is omitted.
+    """
     value, state = table.row_dtypes
     if table.scored:
         state = "float32"  # the frequency or score is among them
@@ -220,7 +223,7 @@ def _structured(batch: pa.RecordBatch, dtype: np.dtype) -> np.ndarray:
 def read_columns(
     path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS
 ) -> Iterator[Arrays]:
-    """Yield a file's rows without optimizer state, in the form of arguments of `import_rows`.
+    """Yield a file's rows without optimizer state, as arguments of `import_rows`.
 
     If a column's numbers are float32 in the file, its array is a view of Arrow's record batch.
 

@@ -66,7 +66,7 @@ class Team:
         return Shares(self.worker, self.workers)
 
     def all(self, work: Callable[[], T]) -> list[T]:
-        """Call a function on every worker, and return the results of all workers, by worker.
+        """Call a function on every worker, and return the results of all workers, in worker order.
 
         Args:
             work: function whose result consists of JSON values.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BadMessages: count a stream's bad messages by reason, and send them to the dead-letter topic."""
+"""BadMessages: count bad messages by reason, and send the messages to the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ class BadMessages:
         """Return JSON values: the counts, and the offsets at which a later `look_up` starts.
 
         Args:
-            reading: True if this run has read messages. With True, the result contains this run's
-                offsets; with False, the offsets of the loaded state.
+            reading: True if this run has read messages. If `reading` is True, the result contains
+                this run's offsets; if False, the offsets of the loaded state.
         """
         marks = self._marks
         if reading and self._letters is not None:

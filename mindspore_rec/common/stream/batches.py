@@ -168,9 +168,9 @@ class BatchSource(ABC):
         """Return the position in the data, a dict of JSON values that contains `batches`.
 
         Args:
-            batches: number of the batch after which the state is returned. Required if batches are
-                read ahead of the training. Default: None, which means the state after all batches
-                read so far.
+            batches: number of the batch after which the state is returned. `batches` is required if
+                batches are read ahead of the training. Default: None, which means the state after
+                all batches read so far.
 
         Raises:
             ValueError: the source has no state, or no longer keeps the requested state.
@@ -222,8 +222,8 @@ class BatchSource(ABC):
         """Return a source that yields one worker's share of the data.
 
         A training with several workers calls `split_by_worker` on each worker, before the first
-        batch. Each row of the data is in exactly one share. `split_by_worker` may return this
-        source itself, restricted to the share.
+        batch. Each row of the data is in exactly one share. `split_by_worker` may restrict this
+        source to the worker's share and return this source itself.
 
         Args:
             worker: index of the worker, from 0.
@@ -268,9 +268,9 @@ class BatchWrapper(BatchSource):
 
     Args:
         source: source whose batches are changed.
-        learner: object that learns from batches in the method `change`. The learner has the methods
-            `state_dict` and `load_state_dict`. The learner's state after each batch is part of the
-            wrapper's state. Default: None.
+        learner: object that learns when the wrapper's method `change` processes a batch. The
+            learner has the methods `state_dict` and `load_state_dict`. The learner's state after
+            each batch is part of the wrapper's state. Default: None.
 
     Attributes:
         source: source whose batches are changed.
@@ -369,7 +369,8 @@ class BatchWrapper(BatchSource):
         if number < min(learned):
             raise ValueError(f"batches must be at least {min(learned)}, got {number}")
         place = self.source.state_dict(batches=number)
-        # If the wrapper dropped batch `number`, use the learner's state after an earlier batch.
+        # If the wrapper dropped batch `number`, use the learner's latest state before batch
+        # `number`.
         latest = max(known for known in learned if known <= number)
         return {"batches": number, "source": place, "learned": learned[latest]}
 

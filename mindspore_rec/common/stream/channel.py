@@ -48,8 +48,8 @@ class DataSender:
         address: address of Kafka, "host:port" or several addresses, or a `MemoryTopic`.
             (mindpandas.channel took the address of a node, and not of a broker.)
         namespace: first part of the channel's name (default "default").
-        num_shards: number of shards of the channel, at least 1. An existing channel must have this
-            number of shards (default 1).
+        num_shards: number of shards of the channel, at least 1 (default 1). An existing channel
+            must have this number of shards.
         dataset_name: second part of the channel's name (default "dataset").
         full_batch: True if every shard gets all rows. Default: False, which means that each shard
             gets a part of the rows.
@@ -319,8 +319,8 @@ class DataReceiver(StreamSource):
         schema: the columns with their types. Default: the columns of the first message.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         dead_letters: topic for messages that are not rows of the schema, or a `DeadLetterPolicy`
-            with the topic. Must be None for a `MemoryTopic`. Default: None, which means that the
-            first bad message raises an error.
+            with the topic. `dead_letters` must be None for a `MemoryTopic`. Default: None, which
+            means that the first bad message raises an error.
         kafka_options: as for `KafkaSource`. Default: none.
         **options: as for `StreamSource`.
 

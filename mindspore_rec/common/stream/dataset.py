@@ -194,7 +194,7 @@ class StreamingDataset(BatchSource):
         return self
 
     def covered_streams(self) -> list[Any]:
-        """Return the source, because its position is part of the dataset's state."""
+        """Return the source, because the source's position is part of the dataset's state."""
         return [self.source]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
@@ -228,9 +228,9 @@ class StreamingDataset(BatchSource):
         """Return the position in the stream and the transform's state as JSON values.
 
         Args:
-            batches: return the state after this number of batches, counted over all runs. The
-                states after the last 1024 batches are kept. Default: None, which means the state
-                after the last batch.
+            batches: number of batches, over all runs, after which the state is returned. The states
+                after the last 1024 batches are kept. Default: None, which means the state after the
+                last batch.
 
         Raises:
             ValueError: the state after `batches` batches is not known.
@@ -245,7 +245,7 @@ class StreamingDataset(BatchSource):
         return {"batches": number, "source": source, "transform": learned}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at the position of a state; to be called before the first batch.
+        """Resume at the position of a state. Call this method before the first batch.
 
         Raises:
             TypeError, ValueError: `state` does not belong to this kind of stream and transform.

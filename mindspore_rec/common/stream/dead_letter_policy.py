@@ -25,7 +25,7 @@ class DeadLetterPolicy:
             topic, and a `StreamSource` needs a `DeadLetters`. Default: None, which means that the
             first bad message raises an error.
         max_dead_share: maximum share of dead letters in the last `dead_share_messages` messages, in
-            (0, 1]. 1 means no limit (default 0.5).
+            (0, 1] (default 0.5). 1 means no limit.
         on_dead_share: the reaction if the share is exceeded. "stop" (the default) raises a
             `TooManyDeadLettersError` with the commonest reason; "warn" writes a warning to the log.
         dead_share_messages: number of most recent messages from which the share is computed, at

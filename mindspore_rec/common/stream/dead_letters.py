@@ -66,9 +66,9 @@ class DeadLetters:
         Args:
             topic: the topic whose bad messages will be sent.
             offsets: for each partition, the offset of the next message to read.
-            marks: for each partition of the dead-letter topic, the offset from which dead letters
-                are read. Pass the value that the property `marks` had in an earlier run. With
-                None, all dead letters are read.
+            marks: value of the property `marks` in an earlier run: for each partition of the
+                dead-letter topic, the offset from which dead letters are read. With None, all dead
+                letters are read.
         """
         if self._client is None:
             return

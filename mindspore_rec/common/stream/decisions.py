@@ -92,7 +92,7 @@ class Decisions:
         return self.lacking and self._saved > self._saved_added
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """From now on, use a separate journal for one of several workers."""
+        """From now on, use the separate journal of worker `worker`."""
         self._journal = self._journal.of_worker(worker, workers)
         self._made = self._made_before()
 
@@ -108,7 +108,7 @@ class Decisions:
         """Store decisions in a file from now on; prevent other processes from writing to the file.
 
         Args:
-            path: path of the file. Ignored if the journal is on disk already.
+            path: path of the file. The path is ignored if the journal is on disk already.
             check: as for `Journal.taken_over`.
             decides: True if the stream may make decisions.
 
@@ -187,7 +187,10 @@ class Decisions:
             self.add_waiting(between_batches)
 
     def waiting(self) -> list[int]:
-        """Return the partitions to add; empty if an earlier run may have read the next message."""
+        """Return the partitions to add.
+
+        The list is empty if an earlier run may have read the next message.
+        """
         # Each added partition gets the turn at once. Add partitions in descending order, so that
         # the lowest partition is added last and gets the turn.
         waiting = [p for p in sorted(self.order.waiting, reverse=True) if self.order.has(p)]
@@ -244,7 +247,10 @@ class Decisions:
         }
 
     def state_ahead(self) -> dict[str, Any]:
-        """Return the state's entry for decisions that are not in effect yet; empty if none."""
+        """Return the state's entry for decisions that are not in effect yet.
+
+        The dict is empty if there are none.
+        """
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ class Fetcher:
 
     Args:
         client: client that only this thread uses while it runs.
-        format: format of the messages.
+        format: the `Format` that decodes the messages.
         limits: limits beyond which messages are refused. A partition pauses if its waiting messages
             take more than the partition's share of `buffer_bytes`.
         event_time: name of the column that contains the events' times; None if there is no such
@@ -41,7 +41,7 @@ class Fetcher:
         changed: `threading.Condition` that is notified after each new block and after an error.
         sequence_of: function that returns the producer and the sequence number of a message; None
             if messages have no sequence numbers.
-        first_ends: for each partition, the offset after the last message when reading begins.
+        first_ends: for each partition, the end offset when reading begins.
         watch: object that detects new partitions. The thread also reads the new partitions.
 
     Attributes:
@@ -134,7 +134,7 @@ class Fetcher:
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
         # Seek to the offset after the last polled message of each partition. After the seek, the
-        # client records again the offsets that it skips after the polled messages.
+        # client records again which offsets it skips after the polled messages.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 
@@ -167,7 +167,10 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Count the removed messages directly before each message; None if none was removed."""
+        """Return the number of removed messages directly before each message.
+
+        Return None if no message was removed.
+        """
         begin = self._next[partition]
         self._next[partition] = messages[-1].offset + 1
         if messages[-1].offset + 1 - begin == len(messages):
@@ -218,7 +221,10 @@ class Fetcher:
     def _refuse(
         self, rows: pa.RecordBatch, counts: np.ndarray, messages: list[Message]
     ) -> tuple[pa.RecordBatch, np.ndarray, Mapping[int, BadMessageError]]:
-        """Remove messages beyond the limits; return the kept rows and counts, and the errors."""
+        """Remove messages beyond the limits.
+
+        Return the remaining rows, the number of rows per message, and the errors.
+        """
         if not rows.num_rows:
             return rows, counts, {}
         owner = np.repeat(np.arange(len(messages)), counts)

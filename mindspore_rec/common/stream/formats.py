@@ -47,12 +47,11 @@ class BadMessageError(ValueError):
     """Raised if a message does not contain rows of the schema.
 
     Args:
-        reason: "empty", "size", "format", "schema", "null", "time" or "value". An "empty" message
-            has no bytes. A message with the reason "size" has too many bytes, encoded or decoded. A
-            "format" message is not in the expected format. A "schema" message has columns or types
-            that differ from the schema. A "null" message lacks a required value. A "time" message
-            has an event time in the future. A "value" message has a value that is illegal in its
-            column.
+        reason: "empty", "size", "format", "schema", "null", "time" or "value". The reasons mean:
+            "empty": the message has no bytes; "size": the message has too many bytes, encoded or
+            decoded; "format": the message is not in the expected format; "schema": columns or types
+            differ from the schema; "null": a required value is missing; "time": an event time is in
+            the future; "value": a value is illegal in its column.
         detail: description of the defect.
     """
 
@@ -146,7 +145,7 @@ class Format(ABC):
         return Decoded(join_rows(rows or [pieces[0].rows]), counts, bad)
 
     def decode_some(self, values: Sequence[bytes]) -> Decoded:
-        """Decode the first messages, as many as together fit in `max_decoded_bytes`.
+        """Decode the first messages that together fit in `max_decoded_bytes`.
 
         A message that is too large is bad and is not decoded. Each call decodes or refuses at least
         one message.
@@ -330,7 +329,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _are_empty_lists(kind: pa.DataType) -> bool:
-    """Return True for a list of Arrow's null type, which is the type of lists without values."""
+    """Return True if `kind` is a list of Arrow's null type. Lists without values have this type."""
     return _is_list(kind) and bool(pa.types.is_null(kind.value_type))
 
 

@@ -115,10 +115,10 @@ class Interleaver:
             offset.
         row: number of rows already taken from the next message of the partition that has the turn.
         idle: partitions that take no turns.
-        taken: number of messages taken over all runs of the stream.
+        taken: number of messages that all runs of the stream have taken.
         last: for each partition and producer, the last taken sequence number.
         duplicates: number of messages that were skipped because they were repeated. A message is
-            repeated if a message of the same producer with the same or a greater sequence number
+            repeated if a message of the same producer, with the same or a greater sequence number,
             has been taken from the partition.
         epochs: for each partition and producer, the greatest epoch so far.
         outdated: number of messages that were skipped because their producer was replaced.
@@ -174,7 +174,7 @@ class Interleaver:
         self._blocks[partition].append(block)
 
     def waiting_bytes(self, partition: int) -> int:
-        """Return the total bytes of a partition's blocks that contain messages to take."""
+        """Return the total bytes of a partition's waiting blocks."""
         return sum(block.size for block in self._blocks[partition])
 
     def has(self, partition: int) -> bool:
@@ -278,7 +278,7 @@ class Interleaver:
         return got
 
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
-        """Take up to `most` rows from the messages with an index below `stop` in the block.
+        """Take up to `most` rows from the block's messages whose index is below `stop`.
 
         If a message has more rows than may still be taken, only the message's first rows are taken.
         """

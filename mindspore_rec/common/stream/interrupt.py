@@ -16,7 +16,9 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """Handler of SIGINT and SIGTERM: the first requests a stop, a second raises KeyboardInterrupt.
+    """Handler of SIGINT and SIGTERM.
+
+    The first signal requests a stop, and a second signal raises KeyboardInterrupt.
 
     While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
     the first signal raises KeyboardInterrupt at once, even if a source has no data for a long time.
@@ -32,7 +34,7 @@ class Interruption:
     a step like SIGINT, and `restore` reinstalls the SIGINT handler after the step.
 
     Args:
-        work: name, in the printed message, of the work that is finished after the first signal
+        work: name of the unfinished work, for the message that is printed after the first signal
             (default "this step").
 
     Attributes:

@@ -108,7 +108,7 @@ class Journal:
         return Journal(self._path.with_name(f"{self._path.name}.{worker}-of-{workers}"))
 
     def in_memory(self) -> Journal:
-        """Return a copy of the journal that keeps further decisions only in memory."""
+        """Return a copy of the journal; the copy stores further decisions only in memory."""
         copy = Journal()
         for decision in self._decisions:
             copy.append(decision)

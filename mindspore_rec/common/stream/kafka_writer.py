@@ -20,7 +20,8 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# If kafka-python drops a message because of one of these errors, the writer may send it again.
+# If kafka-python drops a message because of an error in _PASSING, the writer may send the message
+# again.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",

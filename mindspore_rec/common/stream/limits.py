@@ -26,7 +26,8 @@ class StreamLimits:
             Default: no ranges. If `value_ranges` is set, the stream's format needs a schema that
             contains the columns in `value_ranges`.
         max_future_seconds: number of seconds, at least 0, by which an event may be later than the
-            timestamp of its message. If an event exceeds `max_future_seconds`, its message is bad.
+            timestamp of its message. A message with an event that is more than `max_future_seconds`
+            later than the message's timestamp is bad.
             Default: None, which means no limit. A stream with `max_future_seconds` needs
             `event_time`.
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
@@ -37,10 +38,11 @@ class StreamLimits:
         max_wait_seconds: maximum seconds, above 0, for which rows wait until a batch is full.
             Default: None, which means to wait forever. `skip_idle_seconds` and `max_wait_seconds`
             do not end a wait for a message that was in the topic when reading began.
-        buffer_bytes: bytes of messages to read ahead, at least 1 (default 64 MiB), in equal shares
-            for the partitions. If a partition's waiting messages take more than the partition's
-            share, reading from the partition pauses until half of the share is free. A message
-            counts with its stored size or its decoded size, whichever is greater.
+        buffer_bytes: bytes of messages to read ahead, at least 1 (default 64 MiB). All partitions
+            have equal shares of `buffer_bytes`. If a partition's waiting messages take more than
+            the partition's share, reading from the partition pauses until half of the share is
+            free. For `buffer_bytes`, the size of a message is its stored size or its decoded size,
+            whichever is greater.
         on_missing: reaction if messages are missing in the middle of a partition, for example
             because of compaction. "warn" (the default) writes a warning to the log each time the
             number of missing messages has doubled. "stop" raises a LookupError.

@@ -19,8 +19,8 @@ class MemoryTopic:
     Args:
         partitions: number of partitions, at least 1 (default 1).
         topic: name of the topic (default "memory").
-        topic_id: id of the topic, as in Kafka. A new topic of the same name needs a different id
-            (default: None, no id).
+        topic_id: id of the topic, as in Kafka (default: None, no id). A new topic of the same name
+            needs a different id.
 
     Raises:
         TypeError, ValueError: `partitions` is not an int, or is out of range.

@@ -84,7 +84,7 @@ class Patience:
         self._first_row = None
 
     def reason_to_end(self, now: float, batches: int, watermark: float | None) -> str:
-        """Return why the stream ends before the next batch; "" if the stream continues.
+        """Return the reason why the stream ends before the next batch; "" if the stream continues.
 
         Args:
             now: the time.

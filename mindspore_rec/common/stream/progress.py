@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress: count the batches and rows of a stream, and record its event times."""
+"""Progress: count a stream's batches and rows, and record the event times."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Progress:
 
     Attributes:
         event_column: the argument `event_column`.
-        batches: batches read from the stream over all runs.
-        rows: rows read from the stream over all runs.
+        batches: number of batches that all runs have read from the stream.
+        rows: number of rows that all runs have read from the stream.
         watermark: latest event time of all batches, in seconds since 1970; None without event
             times.
         event_time: latest event time of the last batch, in whole seconds since 1970; None if events

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReadWatch: detect a stream that a training reads although no checkpoint saves the position.
+"""ReadWatch: detect a stream that a training reads but that no checkpoint saves.
 
 A data object that only passes on a stream's batches can hide the stream: the training does not know
 the stream, and checkpoints do not save the stream's position. `ReadWatch` detects a hidden stream
@@ -44,7 +44,7 @@ class ReadLaterError(Exception):
 
 
 class ReadWatch:
-    """Watch that raises an error if the training reads a stream whose position is not saved.
+    """Object that raises an error if the training reads a stream whose position is not saved.
 
     Args:
         known: streams whose position is saved.
@@ -108,13 +108,15 @@ def waiting(on_wait: Callable[[], None] | None) -> Iterator[None]:
 
 
 def still_waiting() -> None:
-    """Call this thread's `on_wait`, if any. To be called while a stream waits for messages.
+    """Call this thread's `on_wait`, if any.
+
+    A stream calls this function while the stream waits for messages.
 
     Raises:
         ReadGivenUpError: the reader no longer needs the batch. After a `ReadGivenUpError`, the
             stream returns to the end of its last batch.
-        ReadLaterError: the reader does other work first, and then requests the batch again. After a
-            `ReadLaterError`, the stream keeps its position.
+        ReadLaterError: the reader has other work to do first, and requests the batch again later.
+            After a `ReadLaterError`, the stream keeps its position.
     """
     on_wait = getattr(_local, "on_wait", None)
     if on_wait is not None:
@@ -127,8 +129,8 @@ def without_signals() -> Iterator[None]:
 
     Use `without_signals` for code that takes locks. A KeyboardInterrupt between acquiring a lock
     and the beginning of the `with` block would leave the lock locked, and other threads would wait
-    forever. Code in the context must call `still_waiting` while it waits. `still_waiting` raises
-    the exception of a received signal.
+    forever. Code in the context must call `still_waiting` while the code waits. `still_waiting`
+    raises the exception of a received signal.
     """
     before = signals_deferred()
     _local.deferred = True

@@ -122,7 +122,7 @@ class _SchemaArrowFormat(ArrowFormat):
         return pa.schema([self._typed(field) for field in rows.schema])
 
     def _typed(self, field: pa.Field) -> pa.Field:
-        """Return a column's field, with the schema's type if all lists are empty."""
+        """Return a column's field; a column of empty lists gets its type from the schema."""
         kind, column = field.type, self._columns.column(field.name)
         is_empty = pa.types.is_list(kind) and pa.types.is_null(kind.value_type)
         is_known = column.kind in ("list", "history") and column.values not in (None, "key")

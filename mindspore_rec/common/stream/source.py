@@ -334,7 +334,7 @@ class StreamSource:
             return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
-        """If new partitions have messages, let them take turns from the next message on."""
+        """Let new partitions that have messages take turns, beginning with the next message."""
         if self._fetcher is None:
             return
         with self._changed:
@@ -534,7 +534,7 @@ class StreamSource:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings that determine a batch's rows, together with the messages and the timing."""
+        """Settings that, together with the messages and the timing, determine a batch's rows."""
         limits, schema = self._limits, self.format.schema
         return {
             "batch_size": self.batch_size,
@@ -561,7 +561,7 @@ class StreamSource:
         """Store the decisions in a file, and keep other processes from writing to the file.
 
         Args:
-            path: path of the file. Ignored if the stream has a journal on disk.
+            path: path of the file. The path is ignored if the stream has a journal on disk.
             check: as for `Journal.taken_over`.
 
         Returns:
@@ -648,9 +648,9 @@ class StreamSource:
         dead-letter topic.
 
         Args:
-            batches: return the position after this number of batches, counted over all runs.
-                Required if batches are read ahead of the training. The source remembers its last
-                1024 positions. Default: the position after the last batch.
+            batches: number of batches, over all runs, after which the position is returned.
+                `batches` is required if batches are read ahead of the training. The source
+                remembers its last 1024 positions. Default: the position after the last batch.
 
         Raises:
             ValueError: the source does not remember its position after `batches` batches.

@@ -17,7 +17,7 @@ LOOK_SECONDS = 2.0  # between two looks; a look is no request if nothing has cha
 
 
 class TopicWatch:
-    """Watch with which the thread that reads a topic detects changes of the topic.
+    """Object that detects changes of a topic, for the thread that reads the topic.
 
     Args:
         client: client that reads the topic.

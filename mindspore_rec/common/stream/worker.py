@@ -59,8 +59,8 @@ class FeatureWorker:
         dataset: the `StreamingDataset` whose batches are sent.
         sender: sender with a `sender_name` that no other worker uses.
         state_path: file of the state, in an existing directory. If the file exists, the worker
-            resumes from its state. If the file is missing, the worker writes an initial state at
-            once.
+            resumes from the state in the file. If the file is missing, the worker writes an initial
+            state at once.
         save_seconds: seconds between two saved states, at least 0 (default 1).
 
     Attributes:

@@ -50,7 +50,7 @@ def join_states(states: Sequence[Any]) -> Any:
 
 
 def states_in(state: Any) -> list[Any] | None:
-    """Split the result of `join_states` into the workers' states; None for a single state.
+    """Split the result of `join_states` into the workers' states; return None for a single state.
 
     Example:
         >>> states_in({"batches": 4}) is None

@@ -39,9 +39,8 @@ class CacheConfig:
             least the number of unique ids of a batch. Default: no device tier.
         host_rows: number of rows in host memory, at least the number of unique keys of the batches
             that are read ahead. Default: no limit.
-        host_bytes: limit of host memory in bytes, instead of a number of rows. A row needs the
-            bytes of its value and optimizer state, plus 32 bytes for metadata and index. Default:
-            no limit.
+        host_bytes: limit of host memory in bytes, in place of `host_rows`. A row needs the bytes of
+            its value and optimizer state, plus 32 bytes for metadata and index. Default: no limit.
         remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or
             `rediss://` with TLS. For a cluster, the URL lists one or more of the cluster's nodes:
             `redis+cluster://host:port[,host:port...]` or `rediss+cluster://`. Default: no remote

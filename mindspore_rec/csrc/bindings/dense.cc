@@ -53,7 +53,7 @@ Activation ToActivation(const std::string& name) {
 
 Precision ToPrecision(const std::string& name) {
   if (name == "float32") return Precision::kFloat32;
-  // Tests use this type to test the arithmetic of processors without bfloat16.
+  // Tests use bfloat16_in_float32 to test the arithmetic of processors without bfloat16.
   if (name == "bfloat16_in_float32") return Precision::kRoundedFloat32;
   if (name != "bfloat16") throw py::value_error("compute_dtype must be float32 or bfloat16");
   if (ActiveDenseDevice() != nullptr) return Precision::kBFloat16;

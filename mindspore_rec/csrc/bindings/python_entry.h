@@ -3,8 +3,8 @@
 // PythonEntry: acquires Python's lock (the GIL) in any thread, and releases the lock at the end of
 // the scope. While Python shuts down, Python ends each thread that requests Python's lock, even in
 // the middle of a C++ function. If a thread ends in a C++ function that has Python objects, the
-// destructors of these objects crash the process. To prevent the crash in a thread that has not
-// called Python yet, PythonEntry throws PythonEnds before the thread requests the lock.
+// destructors of these objects crash the process. During the shutdown, PythonEntry throws
+// PythonEnds in a thread that has not called Python yet, before the thread requests the lock.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -5,7 +5,7 @@
 
 namespace msrec {
 
-// Adds the class Table, its exceptions, and the width of an optimizer's state to the module.
+// Adds the class Table, the exceptions of Table, and the function state_width to the module.
 void BindTable(pybind11::module_* module);
 
 }  // namespace msrec

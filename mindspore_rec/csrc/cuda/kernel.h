@@ -29,7 +29,7 @@ namespace kernels {
 
 using KernelFunction = void (*)(int64_t i, const void* arguments);
 
-// The kernels by name, for the emulation on the host.
+// Returns the map from name to kernel, for the emulation on the host.
 inline std::map<std::string, KernelFunction>& Kernels() {
   static std::map<std::string, KernelFunction> kernels;
   return kernels;

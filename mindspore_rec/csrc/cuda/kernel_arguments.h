@@ -231,8 +231,8 @@ struct RowDotsArguments {
 };
 constexpr int64_t kDotParts = 8;
 
-// The kernel has one thread for each row. `dots` contains the dot product of each row's gradient
-// and x, computed by RowDots.
+// The kernel has one thread for each row. `dots`, which RowDots computes, contains the dot product
+// of gradient and x for each row.
 struct CrossAlphasGradientArguments {
   int64_t layers;
   bool rounds;

@@ -13,7 +13,7 @@
 namespace msrec {
 namespace cuda {
 
-// Returns the sources of the kernels by the names that #include lines use. The source
+// Returns a map from the names in #include lines to the sources of the kernels. The source
 // "cuda/kernels.inl" includes all other sources.
 const std::map<std::string, std::string>& KernelSources();
 

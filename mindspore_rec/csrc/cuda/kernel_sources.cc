@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Embeds the sources of the kernels in this library as bytes, by the assembler's .incbin.
+// Embeds the kernels' sources as bytes in this library, with the assembler directive .incbin.
 #include <map>
 #include <string>
 

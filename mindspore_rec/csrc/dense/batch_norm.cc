@@ -36,7 +36,7 @@ void AddMemory(int64_t width, DenseProgram* program, BatchNormMemory* memory) {
   memory->sums = program->AddPartialSums(4 * width);
 }
 
-// Computes a column's inverse deviation and scale from its variance.
+// Computes the inverse deviation and the scale of a column from the column's variance.
 void SetScale(const BatchNorm& norm, const BatchRun& run, double variance, int64_t column,
               const Vectors& vectors) {
   const double inverse = 1.0 / std::sqrt(variance + static_cast<double>(norm.epsilon));

@@ -62,7 +62,7 @@ class BatchStatistics : public Layer {
 };
 
 // Computes the output y of a batch normalization. In training, Normalization is the first layer of
-// the stage that follows BatchStatistics. In evaluation, BatchNorm consists of only this layer.
+// the stage that follows BatchStatistics. In evaluation, BatchNorm consists of Normalization only.
 class Normalization : public Layer {
  public:
   // If `memory` is null, uses the moving statistics.

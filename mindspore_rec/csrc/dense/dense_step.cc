@@ -68,7 +68,7 @@ std::vector<std::vector<float>> SeparateGradients(int states,
             [](const Range& a, const Range& b) { return std::less<>()(a.first, b.first); });
   std::vector<std::vector<float>> copies;
   for (DenseParameter& p : *parameters) {
-    // Find the first range of written memory that ends after the beginning of the gradient.
+    // Find the first written memory range whose end is after the gradient's beginning.
     const auto at = std::upper_bound(
         written.begin(), written.end(), p.g,
         [](const float* g, const Range& range) { return std::less<>()(g, range.second); });

@@ -27,10 +27,10 @@ struct DenseParameter {
   StepInput input;
 };
 
-// Updates all parameters by one step of the rule. A gradient and a parameter may share memory. For
-// example, if the loss is sum(v * w), the gradient of w equals v, and MindSpore passes the memory
-// of v as the gradient of w. The step uses all gradients as they are at the time of the call,
-// before any parameter is updated. Parameters and states must not overlap.
+// Updates all parameters by one step of the optimizer's rule. A gradient and a parameter may share
+// memory. For example, if the loss is sum(v * w), the gradient of w equals v, and MindSpore passes
+// the memory of v as the gradient of w. The step uses all gradients as they are at the time of the
+// call, before any parameter is updated. Parameters and states must not overlap.
 void StepDense(const Kernels& kernels, const Rule& rule, std::vector<DenseParameter> parameters,
                ThreadPool* pool);
 

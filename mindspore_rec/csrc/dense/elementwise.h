@@ -72,8 +72,8 @@ struct CrossRows {
   bool rounds = false;               // true if factors of matrix products are rounded to bfloat16
 };
 
-// One curve for each number of a row. A curve consists of straight pieces between knots, which are
-// vectors [dim].
+// NumberCurves contains one curve for each number of a row. A curve consists of straight pieces
+// between knots, which are vectors [dim].
 struct NumberCurves {
   int64_t numbers = 0;
   int64_t dim = 0;
@@ -173,9 +173,9 @@ struct Elementwise {
   void (*row_sums)(int64_t rows, int64_t width, Block x, Block output);
 
   // For each row, output [tasks, width] = gates [tasks, experts] units [experts, width].
-  // `mix_units_gradient` computes the gradient of `units`, and `mix_gates_gradient` the gradient of
-  // `gates`. If `adds` is true, these functions add to `gradient`, otherwise the functions
-  // overwrite `gradient`.
+  // `mix_units_gradient` computes the gradient of `units`, and `mix_gates_gradient` computes the
+  // gradient of `gates`. If `adds` is true, these functions add to `gradient`, otherwise the
+  // functions overwrite `gradient`.
   void (*mix)(int64_t rows, const MixtureShape& shape, Block units, Block gates, Block output);
   void (*mix_units_gradient)(int64_t rows, const MixtureShape& shape, Block gates,
                              Block output_gradient, bool adds, Block gradient);
@@ -189,9 +189,8 @@ struct Elementwise {
   void (*scale_groups_gradient)(int64_t rows, int64_t groups, int64_t group, Block scales, Block x,
                                 Block gradient, Target of_scales, Target of_x);
 
-  // For each row, `curves` computes the point of curve k at number k, for all numbers: [numbers,
-  // dim]. `curves_gradient` computes the gradient of x, and adds the gradient of the knots to
-  // `sums`.
+  // For each row, `curves` computes [numbers, dim]: entry k is the point of curve k at number k.
+  // `curves_gradient` computes the gradient of x, and adds the gradient of the knots to `sums`.
   void (*curves)(int64_t rows, const NumberCurves& curves, Block x, Block output);
   void (*curves_gradient)(int64_t rows, const NumberCurves& curves, Block x, Block gradient,
                           Target of_x, float* sums);
@@ -218,7 +217,7 @@ struct Elementwise {
 
   // Divides `width` numbers by `divisor` in place.
   void (*divide)(int64_t width, float divisor, float* x);
-  // For batch normalization: adds (x - mean)^2 of all rows to sums[j].
+  // Adds the sum of (x[r][j] - mean[j])^2 over all rows r to sums[j], for batch normalization.
   void (*squared_deviations)(int64_t rows, int64_t width, Block x, const float* mean, float* sums);
   // output = a((x - mean) scale + beta). If there are masks, the output is also multiplied by the
   // row's mask. The activation must not be gelu.

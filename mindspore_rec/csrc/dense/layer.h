@@ -79,9 +79,9 @@ class Layer {
   virtual void BetweenForward(const BatchRun&) const {}
   virtual void BetweenBackward(const BatchRun&) const {}
 
-  // After the last slice of a backward pass, GradientTasks tasks write the gradients of the
-  // parameters. If `adds` is true, the tasks add to a gradient that other layers have already
-  // written.
+  // After the last slice of a backward pass, the program calls Gradient for each of the
+  // GradientTasks() tasks, to write the gradients of the parameters. If `adds` is true, the tasks
+  // add to a gradient that other layers have already written.
   virtual int64_t GradientTasks(const BatchRun&) const { return 0; }
   virtual void Gradient(const BatchRun&, int64_t, bool) const {}
   // On a device, DeviceGradient runs after the last slice of a backward pass. DeviceGradient

@@ -46,7 +46,7 @@ void CurvesOfNumbers::Backward(const SliceRun& slice) const {
                                 slice.partial_sums(sums_));
 }
 
-// Computes the gradient of the knots of number `task`: the sum of the partial sums of all slices.
+// Computes the gradient of the knots of curve `task`: the sum of the partial sums of all slices.
 void CurvesOfNumbers::Gradient(const BatchRun& run, int64_t task, bool adds) const {
   const int64_t floats = parameters_[0].size / inputs_[0].view.width;
   const int64_t from = task * floats;

@@ -57,8 +57,8 @@ struct Version {
   unsigned cpu_runtime, gpu_runtime;
 };
 
-// Addresses of oneDNN's functions. Each field is named as the oneDNN function, without the prefix
-// "dnnl_".
+// Addresses of oneDNN's functions. Each field has the name of the oneDNN function, without the
+// prefix "dnnl_".
 #define MSREC_ONEDNN_FUNCTIONS(F)                                                                \
   F(const Version*, version, (void))                                                             \
   F(int, get_effective_cpu_isa, (void))                                                          \

@@ -26,8 +26,8 @@ class PairwiseDots : public Layer {
 };
 
 // The vectors of each pair of fields are multiplied element by element, and the output [dim] is the
-// sum of the products of all pairs. If `sums` is true, the output is one column: the sum of the dim
-// elements.
+// sum of the products of all pairs. If `sums` is true, the dim elements are added up, and the
+// output is one column.
 class FactorizedPairs : public Layer {
  public:
   // Throws std::invalid_argument if the widths of input and output do not match.

@@ -272,8 +272,8 @@ void DenseProgram::PlaceValues() {
   }
 }
 
-// Finds the values and gradients that have the same layout as a matrix of the caller. Layers read
-// and write these matrices directly, without a copy.
+// Finds the values and gradients that have the same layout as a matrix of the caller. Layers then
+// read and write the caller's matrix directly, without a copy.
 void DenseProgram::PlaceGiven() {
   if (precision_ != Precision::kFloat32 || device_ != nullptr) return;
   std::vector<int> uses(values_.size(), 0);  // number of uses by layers, inputs and outputs
@@ -311,7 +311,7 @@ void DenseProgram::PlaceGiven() {
 }
 
 void DenseProgram::PlanGradients() {
-  // For each value, how many columns of the value's gradient the backward pass has written so far.
+  // For each value, the number of columns whose gradient the backward pass has written so far.
   std::vector<int64_t> written(values_.size(), 0);
   for (const View& output : outputs_) {
     Value& value = values_[output.value];

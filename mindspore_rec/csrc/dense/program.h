@@ -77,8 +77,8 @@ struct BatchRun {
   DeviceMemory* temporary = nullptr;  // temporary memory of a device
   bool training = false;              // true if the saved values are kept for a backward pass
   int64_t batch = 0;
-  // If several workers share the batch: this worker's share, and the index of this worker's first
-  // row in the whole batch.
+  // If several workers share the batch, `share` is this worker's share, and `first_row` is the
+  // index of this worker's first row in the whole batch.
   BatchShare* share = nullptr;
   int64_t first_row = 0;
   int64_t slice_rows = 0;

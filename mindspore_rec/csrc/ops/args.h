@@ -2,9 +2,9 @@
 //
 // Args: the arguments that MindSpore passes to an operator. A separate function, in C++ or Python,
 // infers the shape of each output, and MindSpore allocates the memory. If an inferred shape were
-// wrong, the operator would write past the end of the memory. For safety, an operator accesses
-// memory through `Data`, which checks the number of elements; or the operator itself checks the
-// shape first.
+// wrong, the operator would write past the end of the memory. For safety, an operator either
+// accesses memory through `Data`, which checks the number of elements, or first checks the shape
+// itself.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,7 @@ struct Args {
     throw std::invalid_argument(std::string(op) + ": cannot read elements of " + type);
   }
   // Returns the elements of an argument. Throws unless the argument has dtype T and exactly `count`
-  // elements (`DataAtLeast`: at least `count`).
+  // elements (for `DataAtLeast`, at least `count` elements).
   template <typename T>
   T* Data(int i, const char* what, size_t count) const {
     if (!IsType(i, kTypeName<T>) || Size(i) != count) Refuse(i, what, "", count, kTypeName<T>);
@@ -92,7 +92,7 @@ struct Args {
     if (!IsType(i, kBfloat16) || Size(i) != count) Refuse(i, what, "", count, kBfloat16);
     return static_cast<uint16_t*>(params[i]);
   }
-  // Returns a reference to the element of an argument that has exactly one element.
+  // Returns a reference to the only element of argument i.
   template <typename T>
   T& Number(int i, const char* what) const {
     return *Data<T>(i, what, 1);

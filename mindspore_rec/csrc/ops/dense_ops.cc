@@ -107,7 +107,7 @@ void RequireOthers(const Args& args, const DenseProgram& program, int others) {
   args.RequireCount(others + program.inputs() + program.parameters() + program.extras());
 }
 
-// Returns the memory of the argument `saved` or `gradients`, which may be wider than `width`
+// Returns the memory of the argument `saved` or `gradients`. The argument may be wider than `width`
 // floats.
 float* Area(const Args& args, int i, const char* what, int64_t batch, int64_t width) {
   return args.DataAtLeast<float>(i, what, static_cast<size_t>(PaddedRows(batch) * width));
@@ -203,7 +203,7 @@ MSREC_OP(MsrDenseBackward) {
     output_gradients.push_back(args.Data<float>(at, "a gradient", args.Size(at)));
   }
   std::vector<float*> input_gradients;
-  // The operator writes one output for each input and each parameter, with the same number of
+  // For each input and each parameter, the operator writes one output with the same number of
   // elements.
   for (int i = 0; i < arguments; ++i, ++at) {
     const char* what = "an output of gradients";

@@ -29,7 +29,7 @@ void CheckSameShape(const Args& args, int i, int j, const char* name, const char
 
 bool IsMean(const Args& args) { return args.Number<int64_t>(0, "the kind of result") != 0; }
 
-// Returns the weight of each sample's loss in the result.
+// Returns the weight of each sample's loss: 1 / n for the mean of the losses, 1 for the sum.
 float ScaleOf(bool is_mean, int64_t n) { return is_mean ? 1.0f / static_cast<float>(n) : 1.0f; }
 
 }  // namespace

@@ -2,8 +2,9 @@
 //
 // Common parts of MindSpore's operators on tables. The operators are ahead-of-time Custom
 // operators. For each operator Msr<Name>, there is a function Msr<Name>InferShape, which also
-// supports dynamic shapes. The only exception is MsrAverageGradients, whose shapes Python infers.
-// If an operator throws, MindSpore raises a Python RuntimeError with the same message.
+// supports dynamic shapes. The only operator without an InferShape function is MsrAverageGradients,
+// whose shapes Python infers. If an operator throws, MindSpore raises a Python RuntimeError with
+// the same message.
 //
 // Every operator identifies its table by a `descriptor`, an int64 tensor (LookupDescriptor). `like`
 // is a constant of shape [dim]. Shape inference receives only shapes, and takes dim from the shape

@@ -18,10 +18,11 @@
 namespace msrec {
 namespace {
 
-// The inputs of both operators, in order: form [whether the moments come from the batch, Dice,
-// softmax, bfloat16 factors, and one number per hidden layer], numbers [epsilon, weights of the old
-// and of the new moments], candidates, values, offsets; for each hidden layer weight, bias, alpha,
-// moving mean, moving variance; the last weight and bias.
+// The inputs of both operators, in order: form, numbers, candidates, values, offsets; for each
+// hidden layer weight, bias, alpha, moving mean, moving variance; the last weight and bias. `form`
+// is [the moments come from the batch, Dice is used, softmax is used, factors are bfloat16, one
+// number per hidden layer]. `numbers` is [epsilon, weight of the old moments, weight of the new
+// moments].
 constexpr int64_t kFormNumbers = 4;
 constexpr int64_t kFirstLayer = 5;
 constexpr int64_t kOfLayer = 5;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks of the settings of admission and eviction. A check throws std::invalid_argument if a
-// setting is out of range. The message begins with `subject` ("table 'x': ").
+// Functions that check the settings of admission and eviction. A check throws std::invalid_argument
+// if a setting is out of range. The message begins with `subject` ("table 'x': ").
 #pragma once
 
 #include <string>

@@ -43,10 +43,10 @@ class KeptDigests {
   size_t Size() const;
   size_t Bytes() const;
 
-  // Beginning at `place` in the index, append at least `least` keys to `keys`, and the stored
-  // halves of the keys' digests to `checks`. If `place` is 0, Next begins a new round. At the end
-  // of a round, Next may append fewer than `least` keys. Return the next place, or 0 at the end of
-  // the round.
+  // Read the index from `place` on: append at least `least` keys to `keys`, and the stored halves
+  // of the keys' digests to `checks`. If `place` is 0, Next begins a new round. At the end of a
+  // round, Next may append fewer than `least` keys. Return the next place, or 0 at the end of the
+  // round.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,
                 std::vector<uint32_t>* checks) const;
 
@@ -69,7 +69,7 @@ class KeptDigests {
   static size_t HomeOf(uint64_t hash, size_t homes) {
     return static_cast<size_t>(static_cast<unsigned __int128>(hash << 6) * homes >> 64);
   }
-  // Return the smallest hash that has the home `home` in the part with number `part`.
+  // Return the smallest hash whose part is `part` and whose home is `home`.
   static uint64_t FirstHash(size_t part, size_t home, size_t homes);
   // Return the place of a key. If the key is missing, return the free place for the key, or the
   // number of places if no place is free.

@@ -269,7 +269,7 @@ class Client:
     def _cut_off(self, group: list[Command], error: Exception) -> Exception:
         """Handle a broken connection.
 
-        Return the error if a retry may succeed. Otherwise, raise a RemoteError.
+        Return the error if a retry may succeed; otherwise, raise a RemoteError.
         """
         for command in group:
             command.asked = None

@@ -29,7 +29,7 @@ class Nodes:
             second argument of `greet` is True if the connection will transfer rows.
 
     Attributes:
-        homes: address of the server of each bucket.
+        homes: for each bucket, the address of the bucket's server.
         stale: True if `homes` must be read from the cluster again.
         epoch: counter that is increased by each change of `homes`. Connections of an earlier epoch
             are closed.
@@ -127,7 +127,7 @@ class Nodes:
             link.close()
 
     def refresh(self) -> None:
-        """Read the node of each slot from any node of the cluster."""
+        """Ask a node of the cluster which node owns each slot."""
         with self._lock:
             nodes = list(dict.fromkeys([*self.homes, *self._target.seeds]))
         random.shuffle(nodes)

@@ -24,7 +24,7 @@ class RowValues:
     """Check values of a table's rows, and extract the rows.
 
     Args:
-        row_bytes: bytes of a row.
+        row_bytes: size of a row in bytes.
         subject: name of the tier in error messages.
         unchecked: True if values without a checksum are legal.
     """

@@ -87,7 +87,7 @@ class RedisTier:
             `timeout`, `retry_seconds`, and the options of redis-py's connections, for instance
             `rediss://host?ssl_ca_certs=/etc/ca.pem&retry_seconds=120`.
         table: name of the table.
-        row_bytes: bytes of a row, 1 to 2**26.
+        row_bytes: size of a row in bytes, 1 to 2**26.
         generation: number that is part of the names of the keys on the server. A tier finds only
             rows of its own generation. Default: 0.
         leftover: action if the server already has rows of this table: `"refuse"` raises an error,
@@ -330,7 +330,10 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return an HSCAN page of a bucket. Server process `life` returned the cursor `place`."""
+        """Return an HSCAN page of a bucket.
+
+        `place` is a cursor from the server process that `life` identifies.
+        """
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)

@@ -116,7 +116,7 @@ class Packer:
         """
         lines = np.empty((len(keys), width), np.uint8)
         lines[:, :4] = self._head
-        # A field is the key as 8 little-endian bytes on every machine.
+        # On every machine, a field is the key as 8 little-endian bytes.
         lines[:, 4:12] = keys[order].astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
         lines[:, -2:] = self._end
         return lines
