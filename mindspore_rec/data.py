@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers: rows of Parquet, CSV, Arrow, JSON lines and data frames, as batches for training.
+"""Readers: read Parquet, CSV, Arrow, JSON lines and data frames, and yield batches for training.
 
 `read` returns the rows of files, folders, globs, S3 buckets or data frames. `Rows` can be split,
 filtered and thinned without being read. `Rows.batches` yields batches; this method can shuffle the

@@ -27,7 +27,7 @@ _PACKAGE = "mindspore_rec"
 _CORE = f"{_PACKAGE}._native"
 _HERE = Path(__file__).parent
 _KINDS = ("*.cc", "*.h", "*.inl")
-# File beside the core that contains the digest of the core's sources.
+# File with the digest of the core's sources; the file is beside the core.
 DIGEST_FILE = "_native.sources"
 
 
@@ -64,7 +64,7 @@ def compiled_sources(package: Path) -> str | None:
 
 
 def _core_in(package: Path) -> Path | None:
-    """Return the core's file for this Python in a package's folder; None if the file is missing."""
+    """Return the path of this Python's core in `package`; None if there is no such file."""
     files = (package / f"_native{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES)
     return next((each for each in files if each.is_file()), None)
 

@@ -4,7 +4,8 @@
 `TableLookup` looks up ids in a table, `EmbeddingBag` returns one combined row per bag, and
 `GroupedEmbedding` returns rows of several tables at once. `HashEmbeddingLookup` and
 `EmbeddingLookup` are lookups with the arguments of MindRec and MindSpore. `tables_of` finds the
-tables of a network. Further cells are losses, and layers between the embeddings and the prediction.
+tables of a network. This package also has losses, and layers between the embeddings and the
+prediction.
 """
 
 from typing import TYPE_CHECKING

@@ -180,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, 1 after an error, or 130 after Ctrl-C."""
+    """Run the command; return 0 after success, 1 after an error, and 130 after Ctrl-C."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.schema is None and not options.logs:

@@ -26,9 +26,9 @@ class AdmissionProposal:
 
     Args:
         admission: the proposed threshold.
-        saved_share: share of the memory for rows and counters that the threshold saves.
-        lost_share: share of the hits that the threshold loses. A hit is a lookup that reads a row
-            that was trained in an earlier batch.
+        saved_share: share by which the threshold reduces the memory for rows and counters.
+        lost_share: share of the hits that are lost because of the threshold. A hit is a lookup that
+            reads a row that was trained in an earlier batch.
     """
 
     admission: int

@@ -53,8 +53,8 @@ class AgeSweep:
         self._last = np.empty(0, np.int32)  # batch of the last occurrence
         self._clocks: list[int] = []
         self._alive_from = 0  # keys last seen in an earlier batch are gone
-        # Number of keys in the table, by the batch of the key's last occurrence and by the key's
-        # level.
+        # Element [b, l] is the number of keys in the table that have level l and last occurred in
+        # batch b.
         self._held = np.empty((0, levels), np.int32)
         self._keys = np.zeros(levels, np.int64)  # held now, by level; of level 0 there are none
         self._evicted = np.zeros(levels, np.int64)
@@ -69,7 +69,7 @@ class AgeSweep:
         """Look up the next batch.
 
         Args:
-            batch: distinct keys of the batch.
+            batch: the distinct keys to look up.
             clock: number of the step, or event time; must not be less than in the previous call.
         """
         codes, levels = batch.codes, len(self._thresholds) + 1

@@ -70,7 +70,7 @@ class KeyColumn:
         return self._keys(values), lengths
 
     def _is_category(self, values: pa.Array) -> bool:
-        """Return True if values are hashed; 'auto' means: decide by the first non-null values."""
+        """Return True if values are hashed; for 'auto', the first non-null values decide."""
         text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         if self._type == "auto" and values.null_count < len(values):
             spelled_out = self._from_text and _spells_ints(values)
@@ -109,7 +109,7 @@ class TimeColumn:
         self._name = name
 
     def convert(self, column: pa.Array) -> np.ndarray:
-        """Return the time of each row of the log in seconds since 1970, float64.
+        """Return the time of each row of the log, in seconds since 1970, as float64.
 
         Raises:
             TypeError: the values are neither numbers nor timestamps nor text.

@@ -16,7 +16,8 @@ from mindspore_rec.plan.readers import FORMATS, is_text, log_format, read_blocks
 
 __all__ = ["KeyBatch", "KeyLog"]
 
-# Keys of a block in the order of the samples, number of keys of each sample, and event times.
+# Arrays of one block: the keys in the order of the samples, the number of keys in each sample, and
+# the event times.
 _Part = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 
 
@@ -26,8 +27,8 @@ class KeyBatch:
 
     Args:
         keys: int64 `[lookups]`.
-        samples: number of rows of the log in the batch.
-        time: greatest event time of the batch in whole seconds; None without a time column.
+        samples: number of log rows in the batch.
+        time: greatest event time of the batch, in whole seconds; None without a time column.
     """
 
     keys: np.ndarray
@@ -48,14 +49,14 @@ class KeyLog:
             imply.
         header: whether CSV and TSV files have a header. Default: True if a column in `keys` or
             `time` is a name.
-        key_type: 'id', 'category' or 'auto'. With 'id', numbers are the keys. With 'category',
-            values are hashed with the name of the column. With 'auto', the type is 'id' for columns
-            of numbers, and 'category' for columns of text. Default: 'auto'.
+        key_type: 'id', 'category' or 'auto'. With 'id', the column's numbers are the keys. With
+            'category', values are hashed with the name of the column. With 'auto', the type is 'id'
+            for columns of numbers, and 'category' for columns of text. Default: 'auto'.
 
     Raises:
         ValueError: an argument is out of range; or, when the log is read, a file is damaged or
             lacks a column, or a value cannot be a key or a time.
-        TypeError: when the log is read, a column is of a type that cannot be keys or times.
+        TypeError: when the log is read, a column's type is not allowed for keys or times.
         OSError: a file cannot be read.
 
     Example:
@@ -102,7 +103,7 @@ class KeyLog:
         """Yield batches of `batch_size` samples; only the last batch may have fewer.
 
         Args:
-            batch_size: samples of a batch, at least 1.
+            batch_size: number of samples in a batch, at least 1.
             progress: function that is called with the number of bytes read since the previous call.
         """
         check_int("batch_size", batch_size, 1, (1 << 31) - 1)

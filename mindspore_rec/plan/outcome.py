@@ -17,7 +17,7 @@ class Outcome:
         idle: a row is evicted if its key has not occurred for `idle` steps or seconds. None: never.
         idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
         capacity: maximum number of rows that remain after a batch; None: no limit.
-        order: order of evictions, 'lru' or 'lfu'; '' without a capacity.
+        order: 'lru' or 'lfu', the order of evictions; '' if `capacity` is None.
         hit_rate: share of lookups that read a row that was trained in an earlier batch.
         admitted_rate: share of lookups whose key is admitted and therefore trained.
         peak_rows: greatest number of rows after any batch.
@@ -67,8 +67,8 @@ class Curve:
 
     Args:
         label: name of the setting that changes along the curve.
-        rows: number of rows at each point of the curve.
-        bytes: number of bytes at each point of the curve.
+        rows: peak number of rows at each point of the curve.
+        bytes: peak size of rows and counters at each point of the curve.
         hit_rate: share of lookups that are hits, at each point of the curve.
         names: names of the points; no names if the curve has too many points.
     """

@@ -23,7 +23,7 @@ def dry_run(
 
     Args:
         log: the log.
-        batch_size: number of rows of the log that are read at a time.
+        batch_size: number of log rows to read at a time.
         count_first: whether to read the whole log before the run, so that the index already has all
             keys when the run starts.
         progress: whether to show the bar, if standard error is a terminal.

@@ -21,9 +21,9 @@ __all__ = ["SchemaLog", "table_names"]
 class SchemaLog(KeyLog):
     """Log of the keys of one table of a schema; the log can be read any number of times.
 
-    The keys are the same as in training: the numbers in the array `ids` that the schema produces,
-    without padding, and the values of the schema's histories. The size and the progress of a
-    SchemaLog are counted in rows; other logs count bytes.
+    The keys are the same as in training: the values of the schema's histories, and the unpadded
+    numbers of the array `ids`, which the schema produces. The size and the progress of a SchemaLog
+    are counted in rows; other logs count bytes.
 
     Args:
         rows: `Rows` that `mindspore_rec.data.read` returned for a schema, in the order of training.

@@ -87,7 +87,7 @@ def rows_of_schema(path: Path, logs: Sequence[Path]) -> Rows:
 
 
 def schema_logs(rows: Rows, table: str | None) -> list[tuple[TableGroup, SchemaLog]]:
-    """Return the tables in the schema of the rows, and the log of each table.
+    """Return each table in the rows' schema, with the table's log.
 
     Args:
         rows: rows that were read with a schema.

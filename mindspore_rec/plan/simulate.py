@@ -118,7 +118,7 @@ def simulate(
         choices: thresholds, idle limits and capacities to simulate.
         row_bytes: bytes of a row without digests, as computed by `row_bytes()`. The simulation adds
             the bytes of one digest per row, or of two digests if rows are evicted by age.
-        batch_size: samples of a training batch, at least 1.
+        batch_size: number of samples in a training batch, at least 1.
         progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:

@@ -21,7 +21,7 @@ __all__ = ["StackDistances"]
 
 
 class StackDistances:
-    """Hit rate, rows and evictions of LRU tables of any capacity, with admission threshold 1.
+    """Count hits, rows and evictions of LRU tables of any capacity, with admission threshold 1.
 
     Args:
         row_bytes: bytes of a row.
@@ -71,7 +71,7 @@ class StackDistances:
 
     @property
     def distinct_lookups(self) -> int:
-        """Sum, over all batches, of the batch's number of distinct keys."""
+        """Number of distinct keys in each batch, summed over all batches."""
         return self._distinct_lookups
 
     @property
@@ -84,7 +84,7 @@ class StackDistances:
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:
-        """Return the outcome of the batches added so far for a table of a given capacity."""
+        """Return the outcome of all batches added so far, for a table with the given capacity."""
         rows = min(capacity, self._keys)
         inserted = self._distinct_lookups - int(self._returns[:capacity].sum())
         return Outcome(

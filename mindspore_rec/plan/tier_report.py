@@ -10,7 +10,7 @@ __all__ = ["tier_text"]
 
 
 def tier_text(plan: TierPlan) -> str:
-    """Return a plan as text: lookups of the log, then served and moved rows per choice of tiers."""
+    """Return a plan as text: the log's lookups, then the served and moved rows of each choice."""
     lines = [
         f"{plan.samples:,} samples, {plan.steps:,} steps, {plan.lookups:,} lookups, "
         f"{plan.keys:,} distinct keys; {plan.row_bytes} bytes a row in host memory, "

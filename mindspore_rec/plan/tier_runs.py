@@ -32,12 +32,11 @@ class TierCounts:
     """Sums over the batches since `start_counting`: one sum per tier, the top tier first.
 
     Args:
-        found: sum over the batches of the number of distinct keys whose row was in the tier when
-            the batch began.
+        found: number of distinct keys whose row was in the tier when the batch began, summed over
+            the batches.
         written: number of rows that were demoted to the tier; 0 for the first tier.
         rows: number of rows that are in the tier after the last batch.
-        new: sum over the batches of the number of distinct keys that had no row when the batch
-            began.
+        new: number of distinct keys that had no row when the batch began, summed over the batches.
     """
 
     found: list[int]
@@ -47,7 +46,7 @@ class TierCounts:
 
 
 class TierRun(Protocol):
-    """Tiers of fixed capacities, simulated batch by batch."""
+    """Simulate tiers of fixed capacities batch by batch."""
 
     def add(self, batch: DistinctBatch) -> None:
         """Look up the next batch, then demote the rows beyond the capacities of the tiers."""
@@ -60,7 +59,7 @@ class TierRun(Protocol):
 
 
 class LruTiers:
-    """Tiers of any capacities that demote the least recently used row first."""
+    """Simulate tiers of any capacities; each tier demotes the least recently used row first."""
 
     def __init__(self) -> None:
         self._stack = StackDistances(row_bytes=0)
@@ -95,7 +94,8 @@ class LruTiers:
 
 
 class LfuTiers:
-    """Tiers that demote the least often used row first (on a tie, the least recently used row).
+    """Simulate tiers; each tier demotes the least often used row first (on a tie, the least
+    recently used row).
 
     Args:
         capacities: maximum number of rows in each tier except the last tier, which has no limit.

@@ -108,7 +108,7 @@ class TierUse:
 
 @dataclass(frozen=True)
 class TierOutcome:
-    """Result of the simulation of a table with given tiers.
+    """Result of simulating a table with one choice of tiers.
 
     Args:
         order: order of demotion, 'lru' or 'lfu'.

@@ -61,7 +61,7 @@ def count_loads(
     Args:
         log: the keys of one table, in the order of training.
         workers: job sizes (numbers of workers) for which loads are counted, each at least 1.
-        batch_size: samples of one worker's batch.
+        batch_size: number of samples in one worker's batch.
         progress: function that is called with the number of bytes read since the previous call.
 
     Example:
@@ -116,8 +116,7 @@ class _SeenKeys:
 
 
 class _Counter:
-    """Counter of the loads for a given number of workers; worker i gets the i-th batch of each
-    step."""
+    """Count the loads for one number of workers; worker i gets the i-th batch of each step."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers

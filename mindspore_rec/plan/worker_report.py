@@ -32,8 +32,8 @@ _STEP_HEAD = (
 
 
 def worker_text(plan: WorkerPlan) -> str:
-    """Return a worker plan as text: for each number of workers, its tables and the step's
-    seconds.
+    """Return a worker plan as text: for each number of workers, the loads of the tables and the
+    seconds of a step.
     """
     machine = plan.machine
     keys = ", ".join(f"{number:,} keys of '{name}'" for name, number in plan.keys.items())

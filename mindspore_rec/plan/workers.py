@@ -28,7 +28,7 @@ class PlannedTable:
     Args:
         log: log of the keys that are looked up in the table.
         embedding_dim: number of floats in a row's value.
-        optimizer: a name of `OPTIMIZERS`.
+        optimizer: name of an optimizer, one of `OPTIMIZERS`.
     """
 
     log: KeyLog
@@ -80,9 +80,9 @@ class WorkerOutcome:
         expected: True if the log is shorter than one step. If True, the numbers below are expected
             values for N batches in which each key is as likely as in the log's batches.
         row_bytes: greatest number of bytes that the rows of all tables take on a worker.
-        tables: the tables by name.
+        tables: one `TableOnWorkers` for each table, by table name.
         compute_seconds: seconds of a step's dense part; the caller of the plan sets this number.
-        table_seconds: seconds of the busiest worker's lookups and updates.
+        table_seconds: seconds that the busiest worker needs for lookups and updates.
         exchange_seconds: seconds that the workers need to exchange keys, rows and gradients.
         average_seconds: seconds that the workers need to average dense gradients.
         step_seconds: sum of `compute_seconds`, `table_seconds`, `exchange_seconds` and
@@ -146,13 +146,14 @@ def plan_workers(
     """Predict rows, bytes and step time of training on several workers.
 
     Args:
-        tables: the tables by name, each with a log; all logs must have the same samples.
-        workers: job sizes (numbers of workers) to try.
-        batch_size: samples of one worker's batch; in a step, N workers train on N times as many
+        tables: the tables to plan, by name. Each table has a log; all logs must have the same
             samples.
+        workers: job sizes (numbers of workers) to try.
+        batch_size: number of samples in one worker's batch; in a step, N workers train on N times
+            as many samples.
         machine: speeds of a worker. Default: `Machine()`.
         dense_bytes: bytes of the dense parameters' gradients. Default: 0.
-        compute_seconds: seconds of the dense part of one worker's batch. Default: 0.
+        compute_seconds: seconds that one worker needs for the dense part of a batch. Default: 0.
         progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:

@@ -82,15 +82,15 @@ class SharedMemory {
   // Allocate memory for a range, or throw std::bad_alloc. Writing to an allocated range cannot
   // raise SIGBUS.
   void Populate(uint64_t offset, uint64_t bytes) const;
-  // Return to the operating system all pages that are entirely inside a range. A returned page
+  // Release to the operating system all pages that are entirely inside a range. A released page
   // contains zeros. If the system does not accept the pages, the contents of the pages do not
   // change.
   void Release(uint64_t offset, uint64_t bytes) const;
 
   // ---- for any process
 
-  // Clear the reader places of a process that has ended, so that the writer does not wait for the
-  // readers of this process.
+  // Clear the reader places of a process that has ended, so that the writer does not wait for
+  // readers of the ended process.
   void ClearReaders(int first, int count) const;
   // Return the bytes of memory that the file uses.
   uint64_t BytesHeld() const;

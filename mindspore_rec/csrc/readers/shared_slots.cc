@@ -90,8 +90,8 @@ void SharedSlots::ReleaseFree() {
                      std::min(kUnit, spec_.rows_bytes - unit * kUnit));
     there_[unit] = false;
   }
-  // Release the units `known` to `units` - 1, too. This writer has never used these units, but an
-  // earlier writer may have allocated their pages.
+  // Also release all units from `known` to `units` - 1. This writer has never used these units, but
+  // an earlier writer may have allocated their pages.
   if (known < units) {
     memory_->Release(spec_.rows_offset + known * kUnit, spec_.rows_bytes - known * kUnit);
   }

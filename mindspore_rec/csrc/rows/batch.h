@@ -107,12 +107,12 @@ struct Batch {
 
   bool probed = false;      // true if `row` contains the results of the index
   Buffer<int64_t> handles;  // two numbers per distinct key; only for lookups by handle
-  // Copies of rows that are in lower tiers. Evaluation reads these copies, and does not promote
+  // Copies of the rows in lower tiers. Evaluation reads these copies, and does not promote
   // rows.
   Buffer<char> copies;
 
   // For a pooled lookup, `bag` and `weight` contain, for each position, the index of the bag and
-  // the weight of the gradient. In any other lookup, `bag` and `weight` are unused.
+  // the weight of the gradient. In a lookup without pooling, `bag` and `weight` are unused.
   bool pooled = false;
   size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
   Buffer<uint32_t> bag;

@@ -26,7 +26,7 @@ class GradientSum {
 
   bool empty() const { return empty_; }
   // Returns the lowest version (TableCore::Structure) of the added batches. If the table's present
-  // version is higher, pointers to rows may be stale.
+  // version is higher than the returned version, pointers to rows may be stale.
   uint64_t structure() const { return structure_; }
 
   struct Part {

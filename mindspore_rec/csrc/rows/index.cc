@@ -162,9 +162,9 @@ uint32_t Index::Erase(uint64_t hash, int64_t key) {
       const uint32_t id = chunk.row[number];
       if (KeyOf(id) != key) continue;
       chunk.tag[number] = 0;
-      // Decrement the overflow counters of the key's home chunk and of all following chunks before
-      // the chunk with the key's entry. A saturated counter no longer contains the exact number, so
-      // the counter does not change.
+      // Decrement the overflow counters of all chunks from the key's home chunk up to, but not
+      // including, the chunk with the key's entry. A saturated counter no longer contains the exact
+      // number, so the counter does not change.
       for (uint32_t passed = home; passed != at;) {
         if (entry.chunks[passed].overflow != kSaturated) --entry.chunks[passed].overflow;
         if (++passed == entry.num_chunks) passed = 0;

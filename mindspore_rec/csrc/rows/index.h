@@ -58,7 +58,7 @@ class Index {
   // Return the address of the first chunk for a key, without loading the chunk.
   const void* HomeOfHash(uint64_t hash) const { return HomeChunk(hash); }
   // The second stage of a lookup: return the row id of the chunk's first entry whose control byte
-  // matches the hash. Usually, the row with this id is the row of the key. Return kNone if no
+  // matches the hash. Usually, the row with the returned id is the key's row. Return kNone if no
   // control byte matches; the key may still be in a later chunk. The caller must check the key in
   // the row, or call Find.
   static uint32_t Candidate(const void* home_chunk, uint64_t hash);

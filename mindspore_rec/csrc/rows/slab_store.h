@@ -4,9 +4,9 @@
 // grows by whole slabs. A later Allocate reuses freed rows. Not thread safe; each object belongs to
 // one shard.
 //
-// Slab 0 has kFirstRows rows. Each later slab has as many rows as all previous slabs together. From
-// the first slab of at least kSlabBytes on, all slabs have the same number of rows. A tiny table
-// takes little memory. A large table has few slabs, and the large slabs use huge pages.
+// Slab 0 has kFirstRows rows. Each later slab has as many rows as all previous slabs together.
+// Beginning with the first slab of at least kSlabBytes, all slabs have the same number of rows. A
+// tiny table takes little memory. A large table has few slabs, and the large slabs use huge pages.
 #pragma once
 
 #include <cstddef>

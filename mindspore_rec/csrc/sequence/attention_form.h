@@ -32,9 +32,9 @@ struct AttentionForm {
 };
 
 // Time differences are divided into buckets. A difference of at most 0 is in bucket 0; for all
-// other differences, the bucket is the number of bits of the difference. For example, the
-// difference 1 is in bucket 1, 2 and 3 are in bucket 2, and 4 to 7 are in bucket 3. The last bucket
-// also contains all larger differences.
+// other differences, the bucket is the number of bits of the difference. For example, bucket 1
+// contains the difference 1, bucket 2 contains 2 and 3, and bucket 3 contains 4 to 7. The last
+// bucket also contains all larger differences.
 constexpr int64_t kMostTimeBuckets = 48;
 
 }  // namespace msrec

@@ -117,7 +117,7 @@ struct SequenceKernels {
   void (*pair_rows_gradient)(int64_t count, int64_t dim, const float* candidate,
                              const float* values, const float* of_pairs, float* of_values,
                              float* of_candidate);
-  // Adds a row to each row of x [count, width].
+  // Adds the vector `row` to each row of x [count, width].
   void (*add_row)(int64_t count, int64_t width, const float* row, float* x);
   // Adds the sum or the weighted sum of the rows of x to the row `sum`.
   void (*sum_rows)(int64_t count, int64_t width, const float* x, float* sum);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Divides the rows of a target attention into blocks. Also contains the computations on one block
-// that the forward pass and the gradient share.
+// Divides the rows of a target attention into blocks. This file also contains the computations on
+// one block. The forward pass and the gradient share these computations.
 #pragma once
 
 #include <algorithm>

@@ -123,8 +123,8 @@ class TargetBackward {
     return matrix + blocks_.first(block) * form_.layers[k].width;
   }
 
-  // Step k computes the gradients of layer k from x_(k+1) of a block. Step n, where n is the number
-  // of layers, computes the gradients of w and b from the gradients of the scores.
+  // Step k computes, for one block, the gradients of layer k from x_(k+1). Step n, where n is the
+  // number of layers, computes the gradients of w and b from the gradients of the scores.
   void Step(size_t k, float* sums, int64_t block, bool adds) {
     const int64_t count = blocks_.count(block);
     const float* of_input = nullptr;
@@ -240,8 +240,8 @@ class TargetBackward {
     }
   }
 
-  // Computes the means over the rows that the gradient of activation k's inputs needs: the sums of
-  // all tasks, divided by the number of rows.
+  // For the gradient of activation k's inputs, computes means over the rows: the sums of all tasks,
+  // divided by the number of rows.
   void Means(size_t k) {
     std::vector<float>& means = means_[k];
     for (size_t c = 0; c < means.size(); ++c) {

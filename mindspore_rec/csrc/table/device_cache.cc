@@ -130,8 +130,8 @@ void DeviceCache::Place(const Batch& batch, std::vector<SlotSwap>* swaps) {
   rows_.Move(*swaps);
 }
 
-// Writes the slot of each id to `slots`, and the rows to move to `swaps`. Unless `held` is null,
-// writes the slots of the distinct keys to `held`.
+// Writes the slot of each id to `slots`. `swaps` receives the rows that must move. Unless `held`
+// is null, writes the slots of the distinct keys to `held`.
 int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
                                 std::vector<SlotSwap>* swaps, std::vector<uint32_t>* held) {
   const bool trained = core_.trainable;

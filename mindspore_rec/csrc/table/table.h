@@ -91,14 +91,14 @@ class Table {
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Sum the gradients of this step per key, and return the sum of squares of all sums.
   double GradientSquaredNorm();
-  // Update the rows by the optimizer. After the update, evict the rows that are due for eviction in
-  // one slice of the table, and rows over the capacity. If a tier fails or memory runs out during
-  // an eviction, a later step does the eviction.
+  // Update the rows by the optimizer. After the update, visit one slice of the table and evict the
+  // slice's rows that are due for eviction; also evict rows over the capacity. If a tier fails or
+  // memory runs out during an eviction, a later step does the eviction.
   void Step(const StepInput& input);
   // Drop the lookups and gradients since the last step.
   void DiscardGradients();
-  // Record the token of a gradient that a graph has computed (gradient_tokens.h). Does nothing in a
-  // table that is not trainable.
+  // Record the token of a computed gradient (gradient_tokens.h). Does nothing in a table that is
+  // not trainable.
   void NoteToken(float token);
   // Throw std::runtime_error unless `received` is the sum of the recorded tokens. If `forget` is
   // true, the tokens are cleared after the check.

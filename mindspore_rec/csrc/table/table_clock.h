@@ -17,8 +17,8 @@ class TableClock {
   // Requires: engine outlives this object.
   explicit TableClock(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Set the event time of the next batch in whole seconds >= 1. A time older than the watermark has
-  // no effect.
+  // Set the event time of the next batch, in whole seconds, at least 1. A time older than the
+  // watermark has no effect.
   void SetEventTime(int64_t seconds);
   // Set the clock to any moment, which may be in the past. If Eviction::on_trigger is set, a
   // horizon later than the new clock moves back to the clock, and an earlier horizon does not

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableGuard and CallScope: each method of a table first creates a TableGuard. Most methods call
-// TableGuard::Run, which creates the TableGuard. This header is internal to table*.cc.
+// TableGuard and CallScope: objects that exist during a call on a table. Each method of a table
+// first creates a TableGuard. Most methods call TableGuard::Run, which creates the TableGuard. This
+// header is internal to table*.cc.
 #pragma once
 
 #include <new>

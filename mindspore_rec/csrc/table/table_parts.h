@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableParts: the objects that store a table's rows: shards, the cache above lower tiers, and the
-// rows of int8 or int4.
+// int8 or int4 rows.
 #pragma once
 
 #include <memory>

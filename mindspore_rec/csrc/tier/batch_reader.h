@@ -16,7 +16,7 @@
 
 namespace msrec {
 
-// Whole blocks of a file that are read together.
+// Whole file blocks that are read together.
 struct Extent {
   const File* file;
   uint64_t offset;

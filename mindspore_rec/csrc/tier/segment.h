@@ -45,7 +45,7 @@ class Segment {
   // Returns the keys of the first `slots` records of a sealed segment. If the footer is damaged or
   // inconsistent, LoadKeys reads the keys from the records. LoadKeys throws Corruption if a
   // tombstone record is damaged. When LoadKeys reads the keys from the records, LoadKeys throws
-  // Corruption for a damaged record, and for a number of records other than `slots`.
+  // Corruption if a record is damaged, or if the number of records is not `slots`.
   SegmentKeys LoadKeys(uint64_t slots) const;
 
   // Reads the keys from the records, and returns them. Stops at the first invalid record whose

@@ -28,7 +28,7 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 }  // namespace
 
 // Garbage is collected if the number of records exceeds gc_ratio * (number of live rows) + (records
-// per segment). The term (records per segment) prevents the collection of a tier with few rows.
+// per segment). The term "records per segment" prevents garbage collection in a tier with few rows.
 // Writers wait if the log exceeds the limit for garbage collection by about 8 % plus two segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;

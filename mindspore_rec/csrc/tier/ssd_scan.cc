@@ -11,11 +11,11 @@
 // the walk stopped, the walk has already returned the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
-// is a live row. Damaged records are collected. At the latest when the log has been read, one walk
-// through the index checks all collected records. A scan reads many records between two walks
-// through the index, so damaged records slow the scan only by a constant factor. The index may be
-// searched for a damaged record long after the record was read. No live row is missed, because an
-// index that no longer points to a record never points to this record again.
+// is a live row. Damaged records are collected. A walk through the index checks all collected
+// records at once, at the latest when the whole log has been read. A scan reads many records
+// between two walks through the index, so damaged records slow the scan only by a constant factor.
+// The index may be searched for a damaged record long after the record was read. No live row is
+// missed, because an index that no longer points to a record never points to this record again.
 #include <algorithm>
 #include <cstring>
 #include <optional>

@@ -16,7 +16,7 @@
 //    of the log causes Corruption.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. After a failed sync, the tier must be opened again before it can be written.
-//    After other errors, the tier can still be written.
+//    After errors other than a failed sync, the tier can still be written.
 //  * While a tier is open for writing, its directory cannot be opened a second time, not even
 //    read-only (ensured by a lock on the directory's LOCK file).
 //  * A Scan reads the log in order, in blocks of at most two megabytes or one row, and needs memory
@@ -114,9 +114,9 @@ class SsdTier : public Tier {
     uint64_t position;
     size_t i;
   };
-  // Numbers of segments that each kind of operation must leave free within max_bytes. A collection
-  // needs less than one free segment. When rows can no longer be written, erasing must still be
-  // possible.
+  // Numbers of segments that a write, an erasure and a collection must leave free within max_bytes.
+  // A collection needs less than one free segment. When rows can no longer be written, erasing must
+  // still be possible.
   static constexpr uint64_t kSpareForWrite = 2;
   static constexpr uint64_t kSpareForErase = 1;
   static constexpr uint64_t kSpareForCollect = 0;
@@ -148,8 +148,8 @@ class SsdTier : public Tier {
   uint64_t SlotOf(uint64_t position) const { return position & ((uint64_t{1} << slot_bits_) - 1); }
   Segment& SegmentOf(uint64_t position) const { return *(*segments_)[OrdinalOf(position)]; }
   std::vector<Extent> Plan(std::vector<Request>* requests, const SegmentTable& segments) const;
-  // Requires write_mutex_. Makes sure that the segment head_ has room. Returns false if, with
-  // head_, max_bytes would leave space for fewer than `spare` further segments.
+  // Requires write_mutex_. Makes sure that the segment head_ has room. Returns false if max_bytes
+  // does not leave space for head_ and `spare` further segments.
   bool MakeRoom(uint64_t spare);
   bool HasSpace(uint64_t spare) const;  // under write_mutex_ or state_mutex_
   void SealHead();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tier: storage below host memory for rows of one fixed size, by key (any int64). A row is one
-// block of bytes, in which the caller stores value, optimizer state and metadata.
+// Tier: storage below host memory. A Tier stores rows of one fixed size by key; a key is any int64.
+// A row is one block of bytes, in which the caller stores value, optimizer state and metadata.
 //
 // Any thread may call any method at any time. Concurrent writes of one key take effect one after
 // another, in any order. For each key, Read returns the row that the key had at some moment during

@@ -77,7 +77,7 @@ class WriteBehind {
   };
 
  public:
-  // The queued changes: each key's newest row, null if the key is erased.
+  // The queued changes: a pointer to each key's newest row, or null if the key is erased.
   struct Waiting {
     std::vector<std::shared_ptr<const Part>> parts;  // own the rows
     std::map<int64_t, const char*> rows;  // sorted, so that walks do not depend on hashing
@@ -92,8 +92,8 @@ class WriteBehind {
   template <typename Fn>
   void WaitFor(std::unique_lock<std::mutex>* lock, Fn fn);
   void WriterMain();
-  // For each key that is in the queue, sets known[i] to true, sets found[i], and copies the row, if
-  // any, to `rows`. `rows` may be null.
+  // Sets known[i] to true for each key in the queue. For these keys, also sets found[i] and copies
+  // the row, if any, to `rows`. `rows` may be null.
   void ReadQueue(const int64_t* keys, size_t n, char* rows, bool* found, bool* known) const;
   template <typename Below>
   void ReadBoth(const int64_t* keys, size_t n, char* rows, bool* found, Below below);

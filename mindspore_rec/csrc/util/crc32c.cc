@@ -17,8 +17,8 @@ namespace {
 
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
-// Slicing by 8 (Kounavis and Berry 2005). Entry b of table k is the change of the checksum that
-// results from byte b followed by k zero bytes.
+// Slicing by 8 (Kounavis and Berry 2005). Byte b, followed by k zero bytes, changes the checksum by
+// entry b of table k.
 Tables MakeTables() {
   constexpr uint32_t kReflected = 0x82f63b78u;
   Tables tables{};

@@ -11,8 +11,8 @@
 namespace msrec {
 
 // Divides n elements into blocks, and calls fn(begin, end) for the blocks in parallel. Each block
-// has `block` elements, and the last block has the remaining elements. ForBlocks allocates no
-// memory.
+// except the last block has `block` elements; the last block has the remaining elements. ForBlocks
+// allocates no memory.
 template <typename Fn>
 void ForBlocks(size_t n, size_t block, const Fn& fn) {
   const auto run = [&](int64_t b) {

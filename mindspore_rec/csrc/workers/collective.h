@@ -54,7 +54,7 @@ struct TableExchange {
   uint64_t operations = 0;  // done so far; equal on all workers
   Buffer<char> send, recv, rows;
 
-  // Memory for the exchange of headers and statuses, with one entry per worker.
+  // Memory for the exchange of headers and statuses; each array has one entry per worker.
   std::vector<Header> sent_headers, headers;
   std::vector<size_t> send_bytes, received_bytes, header_bytes;
   std::vector<uint64_t> statuses;

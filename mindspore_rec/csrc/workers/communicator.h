@@ -60,7 +60,7 @@ struct ChannelStatistics {
   double seconds = 0;           // in the calls: waiting for others and moving bytes
 };
 
-// Returns "worker 1 of 4: ", the beginning of messages.
+// Returns the beginning of a message, for example "worker 1 of 4: ".
 std::string WorkerPrefix(int rank, int size);
 
 class Communicator {
@@ -121,15 +121,17 @@ class Communicator {
 
   // Sends a message to another worker or to this worker. Copies the data and returns at once.
   void Send(int to, int tag, const void* data, size_t bytes);
-  // Receives a message with the tag, from a worker or from kAny, if one has arrived.
+  // If a message with the tag has arrived from worker `from` (kAny: from any worker), receives the
+  // message.
   std::optional<WorkerMessage> TryReceive(int from, int tag);
-  // Waits for a message with the tag, from a worker or from kAny.
+  // Waits for a message with the tag from worker `from` (kAny: from any worker).
   WorkerMessage Receive(int from, int tag);
 
  protected:
   // Throws WorkerError, because this worker waited too long for the missing workers.
   [[noreturn]] void TimedOut(double seconds, const std::vector<int>& missing) const;
-  // Returns "waited 5 s for worker 1 on channel 'step', to exchange keys of table 'user'".
+  // Returns a text such as "waited 5 s for worker 1 on channel 'step', to exchange keys of table
+  // 'user'".
   std::string WaitText(double seconds, const std::vector<int>& missing) const;
   std::string Me() const { return WorkerPrefix(rank_, size_); }
   // Sets the text that `waiting` returns.

@@ -51,7 +51,8 @@ class GradientExchange {
   const std::vector<ShardedTable*>& tables_;
   const std::vector<bool>& narrow_;
   Collective all_;
-  // The received gradients by table, lookup and worker; null if a worker has sent no gradients.
+  // The received gradients, indexed by table, lookup and worker; an entry is null if the worker has
+  // sent no gradients.
   std::vector<std::map<int64_t, std::vector<const char*>>> parts_;
   Buffer<float> whole_;
 };
@@ -65,7 +66,7 @@ void GradientExchange::ForEachLookup(const Fn& fn) {
   }
 }
 
-// Writes the message to a worker, unless `at` is null; returns the message's size.
+// Writes the message for worker `worker` to `at`, unless `at` is null; returns the message's size.
 size_t GradientExchange::Send(int worker, char* at) {
   const float weight = all_.group().weight();
   size_t total = 0;

@@ -77,11 +77,11 @@ class MpiJob {
   // Ends the job's watcher thread, which must not outlive the Python interpreter.
   void StopWatching();
 
-  // Print the reason, what this worker waits for and this worker's stacks; then end the process,
-  // which ends the job. EndHung first tells all other workers to print what they wait for, and
-  // their stacks. EndLeft is called if this worker waits for the worker with rank `left`, which has
-  // announced its end. Before this worker ends, EndLeft waits at most 20 seconds for the exit of
-  // the worker with rank `left`, so that the job gets the exit code of this other worker.
+  // Print the reason, what this worker waits for, and this worker's stacks. Then end the process
+  // and, as a result, the job. EndHung first tells all other workers to print what they wait for,
+  // and their stacks. EndLeft is called if this worker waits for the worker with rank `left`, which
+  // has announced its end. Before this worker ends, EndLeft waits at most 20 seconds for the exit
+  // of the worker with rank `left`, so that the job gets the exit code of this other worker.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

@@ -27,8 +27,8 @@ struct Registry {
   std::map<Name, std::vector<int64_t>> names;    // open tables of a name, the newest last
   int64_t next = 1;
 
-  // In a forked child: the tables of the parent process, which the child must not use. The child
-  // may create tables with the names of the parent's tables.
+  // The tables of the parent process, which a forked child must not use. The child may create
+  // tables with the names of the parent's tables.
   std::map<int64_t, std::shared_ptr<Registered>> inherited;
   uint64_t forks = ForkCount();
 };

@@ -18,7 +18,8 @@
 
 namespace msrec {
 
-// Counts and times of a table's operators since the table's creation, for the placement report.
+// Kinds of operators. OpTimes contains the number and the total time of a table's calls of each
+// kind, for the placement report.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {
@@ -37,8 +38,8 @@ struct Registered {
   std::atomic<bool> replaced{false};
   OpTimes times;
   // True if the network's other weights were loaded from a source without this table's rows.
-  // While rows_missing is true, operators that read rows throw an exception. The flag stays true
-  // until the user declares which rows belong to the other weights.
+  // While rows_missing is true, operators that read rows throw an exception. rows_missing stays
+  // true until the user declares which rows belong to the network's other weights.
   std::atomic<bool> rows_missing{false};
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages about rows between workers: consecutive values in the machine's native format. All
+// Messages between workers about rows: consecutive values in the machine's native format. All
 // workers run the same build on machines of one kind.
 #pragma once
 
@@ -34,7 +34,8 @@ enum class RowRequest : uint32_t {
   kExplain,     // key -> Explanation
 };
 
-// The first number of a reply. The text of an error or the result of the request follows.
+// The first number of a reply. After this number, the reply contains the text of an error or the
+// result of the request.
 enum class RowReply : uint32_t { kDone, kInvalid, kFailed };
 
 // Reads values from a message. Every method that reads throws std::runtime_error if the message is

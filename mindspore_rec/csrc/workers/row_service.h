@@ -28,8 +28,8 @@ class RowService {
   // Return the table with this name, or null if there is no such table.
   using FindTable = std::function<std::shared_ptr<Table>(const std::string&)>;
 
-  // Until the RowService is destroyed, answers the requests that arrive on the group's service
-  // channel. Requires: the group outlives this object. Throws std::runtime_error if the system
+  // Answers the requests that arrive on the group's service channel, until the RowService is
+  // destroyed. Requires: the group outlives this object. Throws std::runtime_error if the system
   // allows no further thread.
   RowService(WorkerGroup* group, FindTable find);
   ~RowService();

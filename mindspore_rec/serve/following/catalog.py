@@ -140,8 +140,8 @@ class Catalog:
     def reject(self, error: ChainError) -> None:
         """Ignore a checkpoint until one of its files changes.
 
-        If the files of a valid checkpoint are replaced after its manifest was read, loading may
-        fail only because new files are read with an old manifest. If the files have changed, the
+        If the files of a valid checkpoint are replaced after its manifest was read, loading
+        combines the old manifest with new files, and may fail. If the files have changed, the
         checkpoint is not ignored, and the next refresh reads the new manifest.
         """
         known = self._known.pop(error.path.name, None)

@@ -24,8 +24,8 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
     """Return a copy of a pipeline with the statistics that a checkpoint has saved.
 
     The statistics are read from the object 'features' in `RecCheckpoint(states=)`. If there is no
-    object 'features', the statistics are read from the pipeline of the training data, a
-    `StreamingDataset` or a `FeatureBatches`. A pipeline that learns nothing needs no statistics.
+    object 'features', the statistics are read from the pipeline of the training data (a
+    `StreamingDataset` or a `FeatureBatches`). A pipeline that learns nothing needs no statistics.
 
     Raises:
         ValueError: the checkpoint has no state of a pipeline, or the state of another pipeline.
@@ -61,7 +61,7 @@ def _learned(dataset: Any) -> Any:
 
 
 class InputMaker:
-    """Transform of raw columns to a network's inputs, in the same order as in training.
+    """Convert raw columns to a network's inputs; the inputs are in the same order as in training.
 
     Args:
         features: pipeline whose arrays are the network's first inputs. If the pipeline keeps unused

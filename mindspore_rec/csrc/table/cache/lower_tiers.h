@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LowerTiers: the tiers of a table below host memory, with a queue of writes and erasures in front
-// of the tiers. The results of reads include all queued writes and erasures. LowerTiers is a part
-// of a table; the caller must hold the table's mutex. The queue and the tiers are opened at the
-// first use.
+// LowerTiers: a table's tiers below host memory, with a queue of writes and erasures in front of
+// the tiers. The results of reads include all queued writes and erasures. LowerTiers is a part of a
+// table; the caller must hold the table's mutex. The queue and the tiers are opened at the first
+// use.
 //
 // A row is in one of three states:
 //   in host memory only
@@ -56,8 +56,8 @@ class LowerTiers {
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
   // Continue a slow walk over the rows in the tiers; the walk skips the rows in the queue. Set
-  // `keys` and `rows` to the next rows, about `most` rows. Returns false at the end of the walk;
-  // the next call then begins a new walk. Requires Queue().
+  // `keys` to the next keys, about `most` in number, and `rows` to the rows of these keys. Returns
+  // false at the end of the walk; the next call then begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
   // Continue the walk that checks every row, and read about `most` further rows. Return the number
@@ -126,8 +126,8 @@ class LowerTiers {
   size_t queued_rows() const { return queue_ == nullptr ? 0 : queue_->waiting_rows(); }
 
  private:
-  // Limit of bytes in the queue. If the queued rows take more bytes than this limit, a step has to
-  // wait.
+  // Maximum number of bytes in the queue. If the queued rows take more bytes than this maximum, a
+  // step has to wait.
   static constexpr size_t kQueueBytes = size_t{64} << 20;
 
   std::shared_ptr<TierChain> OpenChain(int generation, size_t row_bytes);

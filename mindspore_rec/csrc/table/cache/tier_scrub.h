@@ -24,8 +24,8 @@ class TierScrub {
   // Read about `most` rows and return their number. Set `ended` to true if the round has ended; the
   // next call then begins a new round. Throws RowDamaged, with the tier's name and the key, if a
   // row is damaged. If Look has thrown RowDamaged, the next call begins a new round. If Look has
-  // thrown another error, the next call reads the same rows again. Requires: Restart is called
-  // before `chain` is destroyed.
+  // thrown an error other than RowDamaged, the next call reads the same rows again. Requires:
+  // Restart is called before `chain` is destroyed.
   size_t Look(TierChain* chain, size_t most, bool* ended);
   // Make the next call of Look begin a round.
   void Restart() noexcept;

@@ -26,7 +26,7 @@ class Candidates {
   // std::bad_alloc.
   Candidates(const ShardContext* context, int number);
 
-  // True if counters for `keys` more keys need no new memory.
+  // True if counters for `keys` additional keys need no new memory.
   bool HasRoom(size_t keys) const;
   void Reserve(size_t keys);
   // If the index could not grow earlier because memory was short, grow the index now. Throws

@@ -168,8 +168,8 @@ class Shard {
   // ---- with lower tiers (shard_tiers.cc)
 
   // Fill batch->row with the rows that are in host memory, and pin these rows. If `hold` is kBatch,
-  // hold the rows for the prefetched batch with number `number`. Append the positions of the keys
-  // without a row in host memory to `missing`.
+  // hold the rows for the prefetched batch with number `number`. Append to `missing` the positions
+  // of the keys that have no row in host memory.
   void FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing);
   // Insert a row from a lower tier and return the new row. If the key already has a row in host
   // memory, return null. Requires room.

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kKeysAtOnce = 64;  // keys whose rows are loaded at the same time
 
-// Return the number of bytes of a row that prefetch instructions load. The processor's hardware
+// Return the number of bytes per row to load with prefetch instructions. The processor's hardware
 // prefetcher loads the rest of the row.
 size_t PrefetchedBytes(size_t bytes) { return std::min<size_t>(bytes, 512); }
 

@@ -40,9 +40,9 @@ struct TableConfig {
   int32_t dim = 0;
   Initializer initializer;  // the initializer's seed is computed from `seed` and the table's name
   uint64_t seed = 0;
-  int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
-  bool outside_zeros = false;  // static table: true to return zeros for ids outside the vocabulary,
-                               // false to throw
+  int64_t vocabulary = 0;  // > 0: a static table of keys 0 .. vocabulary - 1
+  // Static table: true to return zeros for ids outside the vocabulary, false to throw.
+  bool outside_zeros = false;
   // Training lookups return `unknown_value` for unknown keys and for keys that are not admitted;
   // evaluation lookups return `serving_unknown_value`. Each vector has dim floats, or one float for
   // all elements. An empty `unknown_value` means zeros. An empty `serving_unknown_value` means the

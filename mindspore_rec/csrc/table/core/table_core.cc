@@ -13,8 +13,8 @@
 namespace msrec {
 namespace {
 
-// Return the row for unknown keys as dim floats. The row is `given` or, if `given` is empty, the
-// default `otherwise`.
+// Return the row for unknown keys as dim floats. The row is `given`; if `given` is empty, the row
+// is the default, which the caller passes as `otherwise`.
 std::vector<float> UnknownRow(const TableCore& core, const std::vector<float>& given,
                               const char* argument, const std::vector<float>& otherwise) {
   const std::vector<float>& row = given.empty() ? otherwise : given;

@@ -68,7 +68,7 @@ struct TableCore {
   // outside host memory.
   [[noreturn]] void RefuseUnshared(const char* what) const;
 
-  // Return the layout of rows that a rule requires.
+  // Return the row layout that a rule requires.
   RowLayout LayoutFor(const Rule& rule) const;
   // Set the layout of rows. Requires: the shards' rows already have this layout, or Shard::Adopt is
   // called next, with rows in this layout.

@@ -17,7 +17,7 @@ namespace msrec {
 
 class TableMutex {
  public:
-  // `subject` is the beginning of messages: "table 'x': ".
+  // `subject` is the beginning of messages, for example "table 'x': ".
   explicit TableMutex(std::string subject) : subject_(std::move(subject)) {}
 
   // Locks the mutex until the end of the scope.

@@ -22,8 +22,8 @@ VictimCandidates SampleCandidates(
     const TableCore& core, uint64_t wanted,
     const std::function<void(Shard*, size_t, VictimCandidates*)>& sample);
 
-// Keep at most `most` candidates, the candidates with the lowest priority. The order of the kept
-// candidates is not fixed.
+// Drop the candidates with the highest priority until at most `most` candidates remain. The order
+// of the kept candidates is not fixed.
 void SelectVictims(uint64_t most, VictimCandidates* candidates);
 
 }  // namespace msrec

@@ -30,8 +30,8 @@ namespace msrec {
 struct DeviceConfig {
   int64_t rows = 0;
   bool lfu = false;
-  // Whether `values` and the states are in host memory. If false, the caller must copy the rows
-  // between the device and the host.
+  // Whether `values` and the states are in host memory. If `shared` is false, the caller must copy
+  // the rows between the device and the host.
   bool shared = true;
 };
 
