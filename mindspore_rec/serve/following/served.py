@@ -46,7 +46,7 @@ class Served(ABC):
     `ServedInProcess` or to a `ServedInSharedMemory`.
 
     Attributes:
-        tables: by name, the tables that store the checkpoints' rows.
+        tables: dict from names to the tables that store the checkpoints' rows.
         features: the feature pipeline with the statistics of the state; None without a pipeline.
         progress: the checkpoints that the state includes. The progress and the rows change at the
             same moment.

@@ -165,7 +165,7 @@ class Metrics:
         self._models.add(model, predictor)
 
     def forget(self, predictor: Any) -> None:
-        """Leave the state of a predictor out of all later metrics."""
+        """Omit the state of a predictor from all later metrics."""
         self._models.remove(predictor)
 
     def text(self) -> bytes:

@@ -34,7 +34,7 @@ def header_length(text: str, body: int) -> int:
         body: number of bytes of the body.
 
     Raises:
-        RequestError: `text` is not a number from 1 to `body`.
+        RequestError: `text` is not an integer in the range from 1 to `body`.
 
     Example:
         >>> header_length("10", 12)

@@ -31,8 +31,8 @@ class EventTime(Callback):
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.
         tables: the tables in which the event time is set, or the network that contains these
             tables.
-        place: index of the times' column in a batch, counted from 0. Default: the number of other
-            features, which is the index that `get_insert_func` uses.
+        place: index of the times' column in a batch, counted from 0. Default: the number of
+            features other than the timestamp; `get_insert_func` puts the times at this index.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, no feature is the timestamp, or a

@@ -53,7 +53,7 @@ class _Watch(ResumedCallback):
 
     @property
     def state_name(self) -> str:
-        """Name of the state in checkpoints: the name of the class, the monitor and the mode."""
+        """Name of the state in checkpoints: class name, monitor and mode, separated by spaces."""
         return f"{type(self).__name__} {self.monitor} {self.mode}"
 
     def state_dict(self) -> dict[str, Any]:
@@ -428,7 +428,8 @@ class ReduceLROnPlateau(_Watch):
 
     Attributes:
         best: best value so far; None if there was no evaluation yet.
-        reductions: steps after which the rates were lowered, counted over restarts.
+        reductions: steps after which the rates were lowered; the count of steps includes the steps
+            before restarts.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

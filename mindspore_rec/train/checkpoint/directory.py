@@ -86,7 +86,7 @@ def save_checkpoint(
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: `publication` announces checkpoints of a run.
+        ValueError: `publication.announce` is set; only a `RecCheckpoint` announces checkpoints.
         FileExistsError: `path` exists and `overwrite` is False; or `overwrite` is True, but `path`
             is not a checkpoint that this function wrote. A FileExistsError is raised before any
             file is written.
@@ -287,7 +287,7 @@ def _warn_of_states(names: list[str], path: Any) -> None:
 
 
 def _checked_chain(path: Path, cell: nn.Cell, shares: TableShares) -> list[Entry]:
-    """Return the checkpoint chain to load, after checking the files that this worker reads."""
+    """Check the files that this worker reads, and return the checkpoint chain to load."""
     chain = chain_at(path)
     verify_chain(chain, lambda manifest: files_of(manifest, shares))
     check_load(cell, chain, shares)

@@ -52,7 +52,7 @@ class RecCheckpoint(Callback):
 
     When training begins, a full checkpoint is written if the directory is empty. After the full
     checkpoint, deltas follow; each delta contains the changes since the previous delta. Training
-    waits while the changes are copied; with an interval in steps, training also waits until the
+    waits while the changes are copied. If the interval is in steps, training also waits until the
     previous delta is written. Another thread merges the last full checkpoint and its deltas into a
     new full checkpoint. After the merge, checkpoints older than the newest `keep` full checkpoints
     are removed.

@@ -132,7 +132,7 @@ class _Changes:
 
 
 class Delta:
-    """Copy of a network's changes after the given marks (points in time) of its tables.
+    """Copy of a network's changes; for each table, the changes after a mark (a point in time).
 
     Args:
         cell: the training cell.

@@ -34,7 +34,7 @@ class WorkerStates:
 
     Args:
         entry: the checkpoint.
-        reader: index of this worker, and the number of workers.
+        reader: pair of this worker's index and the number of workers.
 
     Attributes:
         names: names of the objects that have a state, the same on all workers.

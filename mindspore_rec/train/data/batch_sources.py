@@ -215,7 +215,7 @@ class DatasetBatches(BatchSource):
         """Return an iterator over one pass of the data set."""
         # The names are read only if needed: to return the names, MindSpore copies the pipeline.
         names = tuple(self.column_names) if self._numpy else None
-        # The iterator runs in the calling thread, because in a separate thread, an error inside the
+        # The iterator runs in the calling thread. In a separate thread, an error inside the
         # pipeline would crash MindSpore 2.10. In the calling thread, Ctrl-C does not end a wait
         # immediately.
         for columns in self._dataset.create_tuple_iterator(

@@ -117,7 +117,7 @@ class FeatureBatches(BatchWrapper):
         return length
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time is set by iterating over this object.
+        """Return the tables that receive event times when a program iterates over this object.
 
         Raises:
             ValueError: a feature is the timestamp, but `tables` is None.

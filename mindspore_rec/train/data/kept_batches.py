@@ -199,7 +199,7 @@ def _together(commits: Sequence[_Commit], other: _Commit | None) -> _Commit | No
 
 
 def _replaced(names: Iterable[str], kept: Sequence[KeptEvents]) -> Iterator[str]:
-    """Yield `names`, with each name of kept events replaced by the names of a history's arrays."""
+    """Yield `names`, but replace each name of kept events by the names of a history's arrays."""
     of = {events_name(each.name): each for each in kept}
     for name in names:
         if name not in of:

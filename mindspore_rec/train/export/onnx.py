@@ -125,7 +125,7 @@ def _rename_inputs(model: Any, names: Sequence[str]) -> None:
 
 
 def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with NumPy numbers converted to Python numbers, for JSON."""
+    """Convert NumPy numbers in the arguments to Python numbers, for JSON."""
     return {
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in arguments.items()

@@ -24,9 +24,9 @@ STARTS, WEIGHTS = ":starts", ":weights"  # name suffixes of a lookup's further P
 class Cut:
     """A lookup that was removed from a model.
 
-    Each field is a name in the model: `mark` is the Parameter that marks the lookup, `result` the
-    output of the lookup, and `ids` the ids. `offsets` and `weights` may be set if the lookup
-    combines bags.
+    Each field is a name in the model: `mark` names the Parameter that marks the lookup, `result`
+    names the lookup's output, and `ids` names the lookup's ids. `offsets` and `weights` may be set
+    if the lookup combines bags.
     """
 
     mark: str

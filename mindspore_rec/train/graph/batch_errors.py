@@ -22,7 +22,7 @@ from mindspore_rec.train.graph.said import beside_text
 
 __all__ = ["LABEL_HAS_FEWER_AXES", "LABEL_HAS_MORE_AXES", "explained_by_batch"]
 
-# Error messages that are raised when the graph of a network with its loss is compiled.
+# Error messages from the compilation of a network together with its loss.
 LABEL_HAS_FEWER_AXES = "the shape of the label has fewer axes than that of the prediction"
 LABEL_HAS_MORE_AXES = "the shape of the label has more axes than that of the prediction"
 

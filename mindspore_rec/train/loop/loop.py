@@ -201,7 +201,8 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
-        """Inside the context, read batches from `stream`; at the end, drop batches read ahead."""
+        """Inside the context, read batches from `stream`; at the end, drop batches that were read
+        ahead."""
 
         def find_names() -> Sequence[str]:
             return source.column_names

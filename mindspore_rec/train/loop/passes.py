@@ -353,7 +353,7 @@ def _place_of(state: Mapping[str, Any], path: Any) -> PassPlace:
     """Check a state that was read from a file, and return the position in the state.
 
     Raises:
-        ValueError: `state` is not a state of passes.
+        ValueError: `state` does not contain a valid position.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"{path} is damaged: its place in the data must be an object")

@@ -509,7 +509,7 @@ class RecModel(ModelEvaluation):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: None. In MindRec, the default is True.
-            sink_size: number of steps per epoch for the callbacks, at least 1. Default: 1.
+            sink_size: number of steps that callbacks treat as an epoch, at least 1. Default: 1.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: see `train`. Default: True.
             stop_on_nan: see `train`. Default: True.
@@ -761,7 +761,7 @@ class RecModel(ModelEvaluation):
             return self._predict_arrays(*predict_data)
 
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function that predicts like `predict`, but with more events in the histories.
+        """Return a function like `predict` whose histories also contain the events in `events`.
 
         If the schema has a `KeptHistoryColumn`, the histories in `predict` contain only events of
         the training. The returned function also uses the events in `events`. If `events` are the

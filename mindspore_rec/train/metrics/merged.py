@@ -80,7 +80,7 @@ class MergedMetric(Metric):
         return {"settings": self._settings(), "rows": np.array(self._rows), **self._state()}
 
     def merge_states(self, states: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Add the rows of other metrics, from the states that their `state_dict` returned.
+        """Add the rows of other metrics, whose `state_dict` returned the elements of `states`.
 
         Raises:
             ValueError: the class or settings of a state differ from this metric. A ValueError is

@@ -69,9 +69,9 @@ class StreamingAUC(BinaryMetric):
         self.window = window if window is None else check_integer(window, "window", minimum=1)
         self.half_life = half_life if half_life is None else _check_half_life(half_life)
         logits = np.linspace(-_MAX_LOGIT, _MAX_LOGIT, self.num_bins - 1)
-        # The bin of a prediction is found by a search in the edges, so a larger prediction is never
-        # in a lower bin. The logits of two close predictions could be rounded to the wrong order,
-        # which would break the error bound.
+        # The bin of a prediction is found by a search in the sorted edges, so a larger prediction
+        # is never in a lower bin. The logits of two close predictions could be rounded to the wrong
+        # order, which would break the error bound.
         self._edges = logits if from_logits else sigmoid(logits)
         super().__init__(from_logits=from_logits, task=task)
 

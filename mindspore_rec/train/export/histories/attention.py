@@ -71,7 +71,8 @@ def attention(
     *,
     form: AttentionForm,
 ) -> str:
-    """Return the weighted sums of values, float32 `[N, width]`, for qkv `[N, 3 * width]`."""
+    """Return the weighted sums of values, float32 `[N, width]`; `qkv` has shape `[N, 3 *
+    width]`."""
     lists = Lists(nodes, offsets)
     width = nodes.add("Div", nodes.size(qkv, 1), nodes.constant([3]))
     twice = nodes.add("Add", width, width)

@@ -154,8 +154,8 @@ def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
     Args:
         nodes: `Nodes` object to which the new nodes are added.
         difference: int64 tensor.
-        table: name of the table, in which each bucket has a row. The last row is also the bucket
-            of all larger differences.
+        table: name of the table, in which each bucket has a row. Differences beyond the last bucket
+            belong to the last bucket.
     """
     limited = nodes.add("Max", difference, nodes.constant(0))
     limited = nodes.add("Min", limited, nodes.constant(1 << _MOST_BITS))
