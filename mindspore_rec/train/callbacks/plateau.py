@@ -153,10 +153,10 @@ class EarlyStopping(_Watch):
 
     If a `RecCheckpoint` is among the callbacks, it saves the last state of the model and the state
     of this callback. With a `RecCheckpoint` among the callbacks, the best weights are saved in the
-    folder `best` of the checkpoint directory, and remain there after the training. A training that
-    was killed and restarted therefore has the same result as an uninterrupted training. If a
-    training that has stopped early is started again, the training does no step and restores the
-    best weights.
+    folder `best` of the checkpoint directory, and remain there after the training. With a
+    `RecCheckpoint`, a training that was killed and restarted has the same result as an
+    uninterrupted training. If a training that has stopped early is started again, the training does
+    no step and restores the best weights.
 
     If `cuts` is above 0, the training does not end but goes back to the best weights and continues
     with lower learning rates, at most `cuts` times. The rates are lowered as in
@@ -182,11 +182,11 @@ class EarlyStopping(_Watch):
 
     Attributes:
         best: best value so far; None if there was no evaluation yet.
-        best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
-            yet.
-        path: steps that lead from the first weights to the best weights, as pairs (number of steps,
-            factor of the learning rates). Steps that were undone by a return to the best weights
-            are not in `path`.
+        best_step: step of the best evaluation, counted from the beginning of the run; 0 if there
+            was no evaluation yet.
+        path: pairs (number of steps, factor of the learning rates) that describe the steps from the
+            first weights to the best weights. Steps that were undone by a return to the best
+            weights are not in `path`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
@@ -428,8 +428,7 @@ class ReduceLROnPlateau(_Watch):
 
     Attributes:
         best: best value so far; None if there was no evaluation yet.
-        reductions: steps after which the rates were lowered; the count of steps includes the steps
-            before restarts.
+        reductions: steps after which the rates were lowered, counted from the beginning of the run.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

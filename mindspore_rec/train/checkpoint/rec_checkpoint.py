@@ -119,9 +119,9 @@ class RecCheckpoint(Callback):
 
     Attributes:
         directory: directory of the run.
-        step: number of training steps since the run began, over all restarts. If rows or weights
-            have changed since the last save when a training ends, these changes are saved too, and
-            `step` grows by 1.
+        step: number of training steps since the run began, including steps before restarts. If rows
+            or weights have changed since the last save when a training ends, these changes are
+            saved too, and `step` grows by 1.
         saves: one `Save` for each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been checked in the present training.
@@ -395,7 +395,7 @@ class RecCheckpoint(Callback):
             self._save(run, full)
 
     def on_train_wait(self, run_context: RunContext) -> None:
-        """Save while a stream has no messages, if an interval has passed or a write has failed.
+        """Save if an interval has passed or a write has failed.
 
         While training waits for data, the training loop calls this method several times per second.
         All workers call this method at the same time.

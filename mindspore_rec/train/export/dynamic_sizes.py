@@ -70,7 +70,7 @@ class _Sizes:
             self.inputs.setdefault(size, name)
 
     def free(self, parameters: Collection[str]) -> None:
-        """Make the sizes in shapes, constants, slices, inputs and outputs variable."""
+        """Make fixed sizes variable, in shapes, constants, slices, inputs and outputs."""
         import onnx
         from onnx import numpy_helper
 

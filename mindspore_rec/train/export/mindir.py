@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a network with the rows of its tables as MindIR, and check the file's outputs."""
+"""Write a network and the rows of its tables as MindIR, and check the file's outputs."""
 
 from __future__ import annotations
 

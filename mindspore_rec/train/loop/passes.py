@@ -72,7 +72,7 @@ class Passes:
         self._at: PassPlace | None = None  # where the next pass resumes; None: its start
 
     def begin(self, epoch_steps: int | None, initial_epoch: int) -> None:
-        """Begin a training after `initial_epoch` epochs.
+        """Begin a training in which the first `initial_epoch` epochs are already finished.
 
         An epoch has `epoch_steps` steps, or is one pass if `epoch_steps` is None.
         """

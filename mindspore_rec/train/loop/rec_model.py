@@ -517,7 +517,8 @@ class RecModel(ModelEvaluation):
         If a cache prefetches, the step of a batch begins only after the next `CacheConfig.prefetch`
         batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
         `StreamingDataset`, the step does not wait if the stream has no further rows yet. If the
-        data are from another source that pauses, use a small `CacheConfig.prefetch`.
+        data are from a source that pauses but does not read a `StreamingDataset`, use a small
+        `CacheConfig.prefetch`.
 
         Returns:
             Summary of the run.

@@ -35,10 +35,10 @@ class BST(Network):
     positions. If a history is empty, the candidate attends only to itself.
 
     The candidate of a history is the row's category whose `table` equals the history's `table`. An
-    `IntegerColumn` with this table also counts as a category. For a side column with keys, the
-    vector of the key is appended to the vector of the event. The vector of the category with the
-    same `table` as the side column is appended to the candidate's vector. Side columns of numbers,
-    such as the times of events, are not read.
+    `IntegerColumn` with the history's `table` also counts as a category. For a side column with
+    keys, the vector of the key is appended to the vector of the event. The vector of the category
+    with the same `table` as the side column is appended to the candidate's vector. Side columns of
+    numbers, such as the times of events, are not read.
 
     Source: Chen et al., "Behavior Sequence Transformer for E-commerce Recommendation in Alibaba",
     2019, https://arxiv.org/abs/1905.06874. In the paper, the perceptron reads the outputs for all

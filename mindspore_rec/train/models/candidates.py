@@ -95,9 +95,10 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return a dict from a field's name to the indexes (part, vector in the part).
+    """Return the place of each field's vector in the output of an `InputLayer`.
 
-    The parts are in the output of an `InputLayer`.
+    The dict's keys are names of fields. A value is the pair (index of the part, index of the vector
+    in the part).
     """
     places = {}
     part = 0

@@ -31,10 +31,10 @@ class DIN(Network):
     that are similar to the candidate have more weight. An empty history has the sum 0.
 
     The candidate of a history is the row's category whose `table` equals the history's `table`. An
-    `IntegerColumn` with this table also counts as a category. For a side column with keys, the
-    vector of the key is appended to the vector of the event. The vector of the category with the
-    same `table` as the side column is appended to the candidate's vector. Side columns of numbers,
-    such as the times of events, are not read.
+    `IntegerColumn` with the history's `table` also counts as a category. For a side column with
+    keys, the vector of the key is appended to the vector of the event. The vector of the category
+    with the same `table` as the side column is appended to the candidate's vector. Side columns of
+    numbers, such as the times of events, are not read.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     https://arxiv.org/abs/1706.06978. As in the authors' program, the perceptron also reads the

@@ -65,7 +65,7 @@ class Lists:
         self.count = nodes.size(self.starts)
 
     def of_values(self) -> str:
-        """Return the index of each value's list, followed by B, as int64 `[N + 1]`.
+        """Return the index of each value's list, followed by B; int64 `[N + 1]`.
 
         The first value of each list that is not empty gets a 1, all other values get a 0. The
         cumulative sum at a value is then the number of the value's list, counted over the lists
@@ -145,8 +145,8 @@ def add_places(
 def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
     """Return the bucket of each time difference, int64.
 
-    The bucket of a positive difference is the difference's number of bits. Other differences have
-    bucket 0.
+    The bucket of a positive difference is the difference's number of bits. Zero and negative
+    differences have bucket 0.
 
     The number of bits is computed with a logarithm. The result may be 1 too small, and is corrected
     by a comparison with the power of two.
