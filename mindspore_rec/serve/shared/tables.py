@@ -145,7 +145,7 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time, at which the age of rows without an event time is 0."""
+        """Set the first event time; rows without an event time have the age 0 at this time."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 

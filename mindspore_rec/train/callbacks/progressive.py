@@ -32,9 +32,9 @@ class ProgressiveValidation(Callback):
     """Callback that predicts each batch before its training step, and evaluates the predictions.
 
     The model predicts each batch in evaluation mode just before the batch's training step. Every
-    row of the stream is therefore first predicted and then trained on, so no separate test data are
-    needed. The metrics are AUC, log loss and calibration. The metrics are exact over the last
-    `window` rows. The metrics and `drift` are shown in the progress bar and stored in
+    row of the stream is first predicted and then trained on, so no separate test data are needed.
+    The metrics are AUC, log loss and calibration. The metrics are exact over the last `window`
+    rows. The metrics and `drift` are shown in the progress bar and stored in
     `run_context.original_args().metrics`. `drift` is the log loss of the last `window` rows minus
     the log loss of all rows so far. A `drift` above 0 shows that the model has become worse.
 

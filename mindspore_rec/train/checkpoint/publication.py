@@ -29,7 +29,7 @@ class Publication:
         builder_arguments: keyword arguments of `builder`, JSON values. Default: none.
         builder_inputs: inputs of the builder's network, as strings such as 'ids:INT64:-1,26', for
             predictors. Default: None, which means the inputs that were passed to the network's
-                `set_inputs`.
+            `set_inputs`.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or form, or a builder's argument is

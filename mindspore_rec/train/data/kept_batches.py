@@ -33,8 +33,7 @@ class KeptBatches(BatchWrapper):
 
     In a stream, a row's history consists of the user's events in earlier rows. Training writes the
     events of a batch to the users' tables just before the batch's step. The tables in a checkpoint
-    therefore contain exactly the events of the trained batches, even if later batches were read
-    ahead.
+    contain exactly the events of the trained batches, even if later batches were read ahead.
 
     Rows from files may be read in shuffled order. First, all rows are read once, and the rows'
     events are sorted by time. The history of each row is looked up in the sorted events and in the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove the lookups from an ONNX model of `mindspore.export`, for serving.
+"""Remove the lookups from an ONNX model that `mindspore.export` wrote, for serving.
 
 In the model that `mindspore.export` writes, each table is a Parameter, and a lookup is a Gather of
 this Parameter. This module removes lookups from the model. The results of lookups become inputs of
@@ -130,7 +130,7 @@ def _other(node: Any, name: str) -> str:
 
 
 def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
-    """Return the name of a bag's weights: the factor of the Parameter `mark + WEIGHTS`."""
+    """Return the name of a bag's weights. The Parameter `mark + WEIGHTS` multiplies them."""
     while name in makers:
         node = makers[name]
         if node.op_type == "Mul" and mark + WEIGHTS in node.input:

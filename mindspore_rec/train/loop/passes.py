@@ -222,7 +222,7 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """Context with an iterator over another pass, read with the random states in `at`."""
+        """Context that reads another pass, which starts with the random states in `at`."""
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()
@@ -332,8 +332,8 @@ class Passes:
         """Return the states of the random generators at the beginning of a pass.
 
         If no seed is set for MindSpore's data sets and there is only one worker, this worker draws
-        a seed for the pass. Several workers draw no seed, because all workers must have the same
-        seed.
+        a seed for the pass. Several workers do not draw a seed, because all workers must have the
+        same seed.
         """
         seed = ds.config.get_seed()
         if seed == _NO_SEED and self._workers == 1:

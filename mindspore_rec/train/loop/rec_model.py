@@ -126,7 +126,7 @@ class RecModel(ModelEvaluation):
             as an `nn.SequentialCell`, nothing is combined and no warning is given. Default: False,
             which leaves the network unchanged.
         **kwargs: only `loss_scale_manager` is supported. `loss_scale_manager` must be a
-            `FixedLossScaleManager` that does not drop updates, with the same scale as the
+            `FixedLossScaleManager` that does not drop updates and has the same scale as the
             optimizer's `loss_scale`.
 
     Attributes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss of a schema's labels, with weights of rows, and cells that combine network and loss."""
+"""Weighted loss of a schema's labels, and cells that combine a network with its loss."""
 
 from __future__ import annotations
 

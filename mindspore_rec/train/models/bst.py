@@ -27,12 +27,12 @@ class BST(Network):
         z = \text{MLP}([x, y_1, y_2, ...]), \quad
         y_h = \text{blocks}_h([v_{h1}, ..., v_{hn}, c_h])_{n+1}
 
-    In the formula, x is the row that `InputLayer` makes from ids and numbers. The vectors of the
-    events of history h are :math:`v_{hj}`, oldest first, and :math:`c_h` is the vector of the
-    candidate, the item that the row scores. The candidate is appended to its history as the last
-    value. The perceptron reads the last block's output for the candidate; the candidate attends to
-    all events. A block is a `HistoryTransformer`, and the first block adds the vectors of
-    positions. If a history is empty, the candidate attends only to itself.
+    In the formula, x is the row that `InputLayer` makes from ids and numbers. In history h, the
+    events have the vectors :math:`v_{hj}`, oldest first. The vector of the candidate, the item that
+    the row scores, is :math:`c_h`. The candidate is appended to its history as the last value. The
+    perceptron reads the last block's output for the candidate; the candidate attends to all events.
+    A block is a `HistoryTransformer`, and the first block adds the vectors of positions. If a
+    history is empty, the candidate attends only to itself.
 
     The candidate of a history is the row's category whose `table` equals the history's `table`. An
     `IntegerColumn` with the history's `table` also counts as a category. For a side column with

@@ -92,7 +92,7 @@ class Lists:
 
 
 def longest_of(nodes: Nodes, counts: str) -> str:
-    """Return the maximum of counts `[n]`, or 1 if all counts are 0, as int64 `[1]`."""
+    """Return the maximum of the counts `[n]`, at least 1; int64 `[1]`."""
     return nodes.add(
         "Max", nodes.add("ReduceMax", counts, axes=[0], keepdims=1), nodes.constant([1])
     )
