@@ -86,7 +86,7 @@ class Served(ABC):
 
     @abstractmethod
     def read(self, chain: Sequence[Entry]) -> Any:
-        """Read and check the checkpoints of a chain; return the argument `checkpoints` of `put`.
+        """Read and check the checkpoints of a chain; return the value to pass to `put`.
 
         Raises:
             ChainError: a file is damaged, or belongs to another network.

@@ -30,7 +30,8 @@ _SECONDS = (
 _ROWS = tuple(float(1 << i) for i in range(14))
 _PREFIX = "mindspore_rec_serving_"
 
-# For each statistic of a table: name of the metric, True if the metric only grows, help text.
+# For each statistic of a table, a tuple: name of the metric, whether the metric only grows, help
+# text.
 _OF_TABLES = {
     "rows": ("table_rows", False, "Rows in all tiers."),
     "row_bytes": ("table_row_bytes", False, "Bytes of memory for rows, room for growth included."),

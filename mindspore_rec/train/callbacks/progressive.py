@@ -39,8 +39,8 @@ class ProgressiveValidation(Callback):
     the log loss of all rows so far. A `drift` above 0 shows that the model has become worse.
 
     The callback costs one additional forward pass per step. With several workers, each worker
-    computes the metrics over the rows of all workers, in the order of the workers. All workers
-    therefore get the same metrics.
+    computes the metrics over the rows of all workers, in the order of the workers. All workers get
+    the same metrics.
 
     If the model was made from a schema and the rows have weights, all metrics use the weights.
 

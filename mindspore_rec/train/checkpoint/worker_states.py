@@ -37,7 +37,7 @@ class WorkerStates:
         reader: pair of this worker's index and the number of workers.
 
     Attributes:
-        names: names of the objects that have a state, the same on all workers.
+        names: names of the objects that have a state; the names are the same on all workers.
 
     Raises:
         CheckpointError: a file is damaged.

@@ -51,7 +51,7 @@ def cut_lookups(
         Three values. The first returned value is the dense model, whose inputs are lookup results,
         other inputs and parameters. The second returned value is the model that computes the ids
         and the offsets of lookups; this model is empty if all ids and offsets are inputs. The third
-        returned value is the list of lookups in the order of the model.
+        returned value is the list of lookups, in the same order as in the model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.
