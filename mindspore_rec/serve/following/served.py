@@ -99,7 +99,7 @@ class Served(ABC):
 
         Args:
             checkpoints: result of `read`.
-            progress: progress of the served state after this call.
+            progress: the checkpoints that the served state includes after this call.
             report: function that returns the status data for other processes.
 
         Raises:

@@ -27,7 +27,7 @@ class RefusedError(Exception):
     """Error for a call if the server no longer waits for the call's message.
 
     Args:
-        reason: reason of the refusal, as a label of metrics.
+        reason: reason for the refusal, used as a metric label.
         code: gRPC status code for the call.
         text: error message for the client.
         aborted: exception that has already ended the call; the call's handler raises it. Default:

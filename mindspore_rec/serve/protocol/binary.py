@@ -27,7 +27,7 @@ __all__ = ["array_of_bytes", "bytes_of_array", "check_bytes", "header_length", "
 
 
 def header_length(text: str, body: int) -> int:
-    """Return the number of JSON bytes in a body, from the header.
+    """Read the number of a body's JSON bytes from the value of a header.
 
     Args:
         text: value of the header Inference-Header-Content-Length.

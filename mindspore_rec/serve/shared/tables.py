@@ -194,7 +194,7 @@ class SharedTableRows:
             yield keys
 
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digest of each key's row, and an array that is True if the key has a row.
+        """Return the digest of each key's row, and an array of bools: True if the key has a row.
 
         If the table does not drop old rows, the second array is True for all keys. If the table
         drops old rows, the second array is False for each key whose looked-up row equals the

@@ -218,7 +218,7 @@ class ProgressiveValidation(Callback):
 
 
 def _of_all(group: Group, part: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-    """Concatenate the arrays of all workers; this worker adds its first `rows` rows."""
+    """Concatenate the arrays of all workers; this worker contributes its first `rows` rows."""
     mine = pack_arrays({name: array[:rows] for name, array in part.items()})
     by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
     made = {name: np.concatenate([each[name] for each in by_worker]) for name in part}

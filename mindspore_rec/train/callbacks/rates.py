@@ -49,7 +49,7 @@ class RateSchedule(ResumedCallback):
             values. Default: 0.
         total: number of steps after which the rates are 0; must be above `warm_up`. Default: None,
             which means no decay.
-        cuts: pairs (step, factor): the rates are multiplied by the factor after the step. Default:
+        cuts: pairs (step, factor); the rates are multiplied by the factor after the step. Default:
             none.
 
     Raises:

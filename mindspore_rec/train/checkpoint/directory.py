@@ -275,7 +275,7 @@ def _names_of_states(entry: Entry, reader: Share) -> list[str]:
 
 
 def _warn_of_states(names: list[str], path: Any) -> None:
-    """Warn that the network was restored, but not the saved states of other objects."""
+    """Warn that the network was restored, but that the saved states of other objects were not."""
     warnings.warn(
         f"load_checkpoint restored the network alone: {path} also has the states of {names}, whose "
         f"objects are as they were before. Give these objects as states={{{names[0]!r}: ...}}, "

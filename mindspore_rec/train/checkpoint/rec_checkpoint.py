@@ -406,7 +406,7 @@ class RecCheckpoint(Callback):
             self._save(run_context.original_args(), full)
 
     def _due_while_waiting(self) -> tuple[bool, bool]:
-        """While training waits for data, return whether a save and whether a merge is due."""
+        """While training waits for data, return whether to save, and whether to merge."""
         writer, now = self._writer, time.monotonic()
         if writer.busy:
             return False, False

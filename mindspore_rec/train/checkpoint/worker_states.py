@@ -63,7 +63,7 @@ class WorkerStates:
         return join_states([each[DATA] for each in self._objects])
 
     def passes(self) -> Any:
-        """Return the position in passes; None if no position was saved.
+        """Return the saved position in the passes over the data; None if no position was saved.
 
         If the number of workers has changed, return the position of worker 0.
         """

@@ -36,7 +36,7 @@ def export_network(
     model: dict[str, Any] | None = None,
     features: dict[str, Any] | str | None = None,
 ) -> NetworkFile:
-    """Return a network as ONNX, after comparing its outputs with MindSpore's outputs.
+    """Export a network as ONNX, and compare the exported network's outputs with MindSpore's.
 
     Args:
         cell: the network, in evaluation mode.

@@ -417,7 +417,7 @@ def _dataset_seed(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
-    """Set all random generators to `generators` in the context; restore their states at the end."""
+    """Inside the context, set all random generators to `generators`; afterwards, restore them."""
     now = random_state()
     with _dataset_seed(generators[_SEED]):
         set_random_state(dict(generators))

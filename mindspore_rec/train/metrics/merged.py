@@ -114,7 +114,7 @@ class MergedMetric(Metric):
 
     @abstractmethod
     def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add the state of another metric over `rows` rows; the caller counts these rows."""
+        """Add another metric's state, which contains `rows` rows; the caller counts these rows."""
 
     @abstractmethod
     def _value(self) -> float:

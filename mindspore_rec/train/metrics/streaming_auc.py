@@ -38,7 +38,8 @@ class StreamingAUC(BinaryMetric):
         num_bins: number of bins, at least 3. Default: 16384.
         window: count only the last ``window`` rows. Default: None, which means all rows.
         half_life: number of rows after which the weight of a row is halved. Default: None, which
-            means no fading. ``half_life`` and ``window`` must not be set together.
+            means that old rows do not lose weight. ``half_life`` and ``window`` must not be set
+            together.
         from_logits: whether the predictions are logits. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
 
@@ -126,7 +127,7 @@ class StreamingAUC(BinaryMetric):
 
 
 class _Counter(Protocol):
-    """Total weight of each code ``2 * bin + label`` in a stream of codes."""
+    """Counter of codes ``2 * bin + label``: the total weight of each code."""
 
     counts: npt.NDArray[Any]
 
@@ -137,7 +138,7 @@ class _Counter(Protocol):
         """Return the counts as a state."""
 
     def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add the state of another counter, with `rows` rows newer than this counter's rows."""
+        """Add another counter's state, whose `rows` rows are newer than this counter's rows."""
 
 
 class _TotalCounter:
