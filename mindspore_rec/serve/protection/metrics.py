@@ -137,7 +137,7 @@ class Metrics:
         self._child(self._refused, protocol, reason).inc()
 
     def of_batches(self, model: str) -> Callable[[int, int, int], None]:
-        """Return a function that counts calls, requests and rows, as `observe` of a `Batcher`."""
+        """Return a counter of calls, requests and rows, for the argument `observe` of `Batcher`."""
         waiting, rows = self._waiting.labels(model), self._rows.labels(model)
         together = self._together.labels(model)
 
