@@ -101,7 +101,7 @@ def _import_fronts(options: argparse.Namespace) -> None:
 def _listen(
     options: argparse.Namespace, checked: _Checked, sockets: contextlib.ExitStack
 ) -> tuple[socket.socket, str]:
-    """Return the listening socket, and a line to print with the socket's address.
+    """Return the listening socket, and the text that announces the socket's address.
 
     Raises:
         OSError: a port is not available.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of int8 and int4 by key, without a network."""
+"""Lookups of int8 and int4 rows by key, without a network."""
 
 from __future__ import annotations
 

@@ -311,8 +311,9 @@ class FollowedRun:
         and the training step of the state that `start` read.
 
         Args:
-            start: function that reads the state and returns a second function. The state is not
-                updated while `start` runs. The state may be updated while the second function runs.
+            start: function that reads the state and returns the function to call next. The state is
+                not updated while `start` runs. The state may be updated while the returned
+                function runs.
 
         Raises:
             RuntimeError: an update was interrupted, so the served state is incomplete.

@@ -61,10 +61,10 @@ class Predictor:
             `builder` of `RecCheckpoint`.
         inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. If
             `inputs` is set, or the network calls `set_inputs`, one graph for all batch sizes is
-            compiled at the start. Default: the inputs of `set_inputs`. If the builder makes the
-            network without `set_inputs`, the default is the `builder_inputs` of `RecCheckpoint`.
-            If neither `inputs` nor `set_inputs` nor `builder_inputs` is set, the predictor accepts
-            all inputs.
+            compiled at the start. Default: the inputs that were passed to the network's
+            `set_inputs`. If the builder makes the network without `set_inputs`, the default is the
+            `builder_inputs` of `RecCheckpoint`. If neither `inputs` nor `set_inputs` nor
+            `builder_inputs` is set, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
         wait_seconds: maximum time in seconds to wait for a first checkpoint, at least 0. Default:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signs of life of the thread or process that follows a run, so that a hang is noticed."""
+"""Heartbeat of the thread or process that follows a run, so that a hang is noticed."""
 
 from __future__ import annotations
 

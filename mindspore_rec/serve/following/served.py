@@ -46,7 +46,7 @@ class Served(ABC):
     `ServedInProcess` or to a `ServedInSharedMemory`.
 
     Attributes:
-        tables: by name, the tables that store the checkpoints' rows.
+        tables: dict from names to the tables that store the checkpoints' rows.
         features: the feature pipeline with the statistics of the state; None without a pipeline.
         progress: the checkpoints that the state includes. The progress and the rows change at the
             same moment.
@@ -86,7 +86,7 @@ class Served(ABC):
 
     @abstractmethod
     def read(self, chain: Sequence[Entry]) -> Any:
-        """Read and check the checkpoints of a chain; return the argument `checkpoints` of `put`.
+        """Read and check the checkpoints of a chain; return the value to pass to `put`.
 
         Raises:
             ChainError: a file is damaged, or belongs to another network.
@@ -99,7 +99,7 @@ class Served(ABC):
 
         Args:
             checkpoints: result of `read`.
-            progress: progress of the served state after this call.
+            progress: the checkpoints that the served state includes after this call.
             report: function that returns the status data for other processes.
 
         Raises:

@@ -23,7 +23,7 @@ class Update:
     parameters.
 
     Args:
-        served: served state to change.
+        served: served state that the update changes.
         chain: a delta; or a full checkpoint and the deltas after it.
 
     Raises:

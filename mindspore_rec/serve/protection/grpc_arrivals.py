@@ -6,8 +6,8 @@ gRPC passes a message to the server only when the whole message has arrived. Whi
 arrives, the server cannot count the message's bytes, so a call that reads a message may use as much
 memory as the largest legal message. A call that does not read a message uses at most as much memory
 as the flow-control window of its HTTP/2 stream. Only a few calls may read a message at the same
-time. The remaining calls wait in a line, and the call that arrived last reads next. A client that
-sends only headers loses its place after about `patience` seconds if another call waits.
+time. The remaining calls wait, and the call that arrived last reads next. A client that sends only
+headers loses its place after about `patience` seconds if another call waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RefusedError(Exception):
     """Error for a call if the server no longer waits for the call's message.
 
     Args:
-        reason: reason of the refusal, as a label of metrics.
+        reason: reason for the refusal, used as a metric label.
         code: gRPC status code for the call.
         text: error message for the client.
         aborted: exception that has already ended the call; the call's handler raises it. Default:
@@ -54,10 +54,10 @@ class Arrivals:
 
     Args:
         places: number of messages that may arrive at the same time.
-        line: maximum number of calls that wait for a place. If the line is full and a call arrives,
-            the oldest waiting call is refused.
+        line: maximum number of calls that wait for a place. If `line` calls are waiting and another
+            call arrives, the oldest waiting call is refused.
         line_of_peer: maximum number of waiting calls per connection; further calls are refused.
-        seconds: time limit for the arrival of a message, and also for a call's wait in line.
+        seconds: time limit for the arrival of a message, and also for a call's wait.
         patience: if a call's message has not arrived after `patience` seconds, the call may lose
             its place to a waiting call.
 

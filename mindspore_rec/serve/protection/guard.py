@@ -42,7 +42,7 @@ class Bounds:
     Args:
         connections: maximum number of open connections.
         requests: maximum number of predictions in flight, including waiting predictions.
-        head_bytes: maximum number of bytes of a request's line and headers.
+        head_bytes: maximum number of bytes of a request's head (request line and headers).
         receive_seconds: maximum number of seconds for the arrival of a request's head, and also for
             the arrival of the body.
         request_seconds: maximum number of seconds from the arrival of a request's head to the end

@@ -30,7 +30,8 @@ _SECONDS = (
 _ROWS = tuple(float(1 << i) for i in range(14))
 _PREFIX = "mindspore_rec_serving_"
 
-# For each statistic of a table: name of the metric, True if the metric only grows, help text.
+# For each statistic of a table, a tuple: name of the metric, whether the metric only grows, help
+# text.
 _OF_TABLES = {
     "rows": ("table_rows", False, "Rows in all tiers."),
     "row_bytes": ("table_row_bytes", False, "Bytes of memory for rows, room for growth included."),
@@ -136,8 +137,7 @@ class Metrics:
         self._child(self._refused, protocol, reason).inc()
 
     def of_batches(self, model: str) -> Callable[[int, int, int], None]:
-        """Return a function that counts calls, requests and rows, for the argument `observe` of
-        `Batcher`."""
+        """Return a counter of calls, requests and rows, for the argument `observe` of `Batcher`."""
         waiting, rows = self._waiting.labels(model), self._rows.labels(model)
         together = self._together.labels(model)
 
@@ -165,7 +165,7 @@ class Metrics:
         self._models.add(model, predictor)
 
     def forget(self, predictor: Any) -> None:
-        """Leave the state of a predictor out of all later metrics."""
+        """Omit the state of a predictor from all later metrics."""
         self._models.remove(predictor)
 
     def text(self) -> bytes:

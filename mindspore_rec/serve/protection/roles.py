@@ -53,10 +53,10 @@ class Security:
 class RoleTokens:
     """Tokens of a server whose clients have roles; there is one file of tokens for each role.
 
-    A client with a token of `infer` may predict. A client with a token of `observe` may request
-    status, digests, metrics, statistics and the index of models. A client with a token of `control`
-    may load and unload models, and observe. A client with any token may request metadata and
-    readiness. A token in several files has the roles of all these files.
+    The role `infer` allows predictions. The role `observe` allows requests for status, digests,
+    metrics, statistics and the index of models. The role `control` allows a client to load and
+    unload models, and to make all requests of `observe`. Any valid token allows requests for
+    metadata and readiness. A token in several files has the roles of all these files.
 
     Args:
         infer, observe, control: file with the tokens of the role, see `Tokens`; None: no client has
@@ -91,7 +91,7 @@ class RoleTokens:
         return allowed
 
     def permits(self, authorization: bytes | str | None, role: str) -> bool:
-        """Return True if a valid token has the right to make requests of a role."""
+        """Return True if an Authorization header allows requests that need the role."""
         if role == ANY:
             return True
         roles = (OBSERVE, CONTROL) if role == OBSERVE else (role,)

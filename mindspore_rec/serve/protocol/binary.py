@@ -27,14 +27,14 @@ __all__ = ["array_of_bytes", "bytes_of_array", "check_bytes", "header_length", "
 
 
 def header_length(text: str, body: int) -> int:
-    """Return the number of JSON bytes in a body, from the header.
+    """Read the number of a body's JSON bytes from the value of a header.
 
     Args:
         text: value of the header Inference-Header-Content-Length.
         body: number of bytes of the body.
 
     Raises:
-        RequestError: `text` is not a number from 1 to `body`.
+        RequestError: `text` is not an integer in the range from 1 to `body`.
 
     Example:
         >>> header_length("10", 12)

@@ -150,7 +150,7 @@ def _flat(where: str, data: list[Any]) -> list[Any]:
 
 
 def _usual_numbers(data: list[Any], dtype: np.dtype) -> np.ndarray | None:
-    """Return the numbers as an array, by a fast path; None if each number needs a check.
+    """Convert the numbers to an array by a fast path; return None if each number needs a check.
 
     NumPy converts all numbers at once, without releasing the interpreter's lock, because releasing
     and regaining the lock would take longer than the conversion.

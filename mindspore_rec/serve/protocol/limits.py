@@ -37,8 +37,8 @@ class Limits:
         elements: maximum number of elements in all inputs of a request together.
         body_bytes: maximum number of bytes in the body.
         lists, objects, strings: maximum numbers of lists, objects and strings in the body. In
-            memory, a list or an object takes 20 to 40 times the bytes of its short text. Brackets,
-            braces and quotation marks are counted, even inside strings.
+            memory, a short list or object takes 20 to 40 times as many bytes as its JSON text.
+            Brackets, braces and quotation marks are counted, even inside strings.
         string_length: maximum number of characters in a string of a raw column.
     """
 

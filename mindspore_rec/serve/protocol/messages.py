@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Requests with these parameters of other servers are refused, because the answer would be wrong if
-# the parameters were ignored.
+# The server refuses requests with these parameters, because the answer would be wrong if the
+# parameters were ignored.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 
@@ -48,7 +48,8 @@ class InferRequest:
         inputs: arrays, in the order of the network's arguments; or raw rows.
         outputs: names of the requested outputs; None: all outputs.
         binary: dict with output names as keys; a value is True if the output's data follow the JSON
-            in the response. The key None has the value for all outputs that are not in the dict.
+            in the response. The value of the key None applies to all outputs that are not in the
+            dict.
     """
 
     id: str | None
@@ -90,8 +91,8 @@ def parse_request(
         limits: size limits of a request. Default: the limits for a network whose input sizes are
             unknown.
         raw: the raw columns that a request may contain in place of inputs. Default: none.
-        json_bytes: number of JSON bytes, from `header_length`. Default: all bytes of the body; no
-            data follow the JSON.
+        json_bytes: number of JSON bytes in the body, as returned by `header_length`. Default: all
+            bytes of the body; no data follow the JSON.
 
     Raises:
         RequestError: the body is not a request, or the request does not fit this network.

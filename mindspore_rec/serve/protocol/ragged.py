@@ -15,7 +15,7 @@ __all__ = ["Ragged", "with_starts"]
 
 
 class Ragged:
-    """Concatenates the inputs of several requests to the inputs of one request.
+    """Concatenates the inputs of several requests into the inputs of one request.
 
     Args:
         inputs: the network's inputs.
@@ -62,7 +62,7 @@ class Ragged:
 def with_starts(
     inputs: Sequence[TensorSpec], given: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return a request's inputs, with lists of different lengths converted to values and offsets.
+    """Return a request's inputs; lists of different lengths are converted to values and offsets.
 
     Args:
         inputs: the network's inputs.

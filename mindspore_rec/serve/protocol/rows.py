@@ -109,8 +109,7 @@ def _check_count(rows: int, limits: Limits) -> None:
 
 
 def _flat(where: str, values: list[Any]) -> tuple[list[Any], int]:
-    """Concatenate lists of equal length; return the values and the length, 0 if `values` has no
-    lists."""
+    """Concatenate lists of equal length; return the values and the length, 0 without lists."""
     if type(values[0]) is not list:
         return values, 0
     widths = {len(each) if type(each) is list else -1 for each in values}

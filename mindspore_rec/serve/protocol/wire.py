@@ -176,7 +176,7 @@ class _Walk:
         self.data, self._most, self._left = data, most, most
 
     def fields(self, at: int, end: int) -> Iterator[tuple[int, int, slice, slice]]:
-        """Yield, for each field, its number, its kind, the slice of the field and the slice of the
+        """For each field, yield its number, its kind, the slice of the field and the slice of the
         value."""
         while at < end:
             self._left -= 1

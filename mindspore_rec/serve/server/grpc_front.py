@@ -200,7 +200,7 @@ def _status_of(error: Exception) -> tuple[grpc.StatusCode, str]:
 
 
 class GrpcServer:
-    """gRPC server at a port, in an event loop.
+    """gRPC server that listens at a port and runs in an event loop.
 
     Args:
         front: the HTTP front, which contains the models.

@@ -258,7 +258,7 @@ class Models:
         return [statistics(model) for model in models if model is not None]
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """Return the name, version and state of each model, and the reason of the state.
+        """Return the name, version and state of each model, and the reason for the state.
 
         Args:
             ready: whether to return only the models that answer requests. Default: False.

@@ -37,7 +37,7 @@ class Protection:
     """Tokens, limits, metrics and logs that all protocols of one server process share.
 
     Args:
-        options: parsed options of a command line; the parser was passed to
+        options: parsed options of a command line, from a parser that was passed to
             `add_protection_arguments`.
 
     Attributes:

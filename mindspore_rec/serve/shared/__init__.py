@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that one process writes and other processes read, and the processes for `--workers`."""
+"""Rows in shared memory, and the processes of a server with `--workers`."""

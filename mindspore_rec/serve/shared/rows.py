@@ -117,7 +117,7 @@ class SharedRows:
             self._reader.leave(place)
 
     def lookup(self, ids: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the rows in one version, float32 `[*ids.shape, dim]`, and the version's number.
+        """Return rows, float32 `[*ids.shape, dim]`, and the number of the rows' version.
 
         For a key without a row, the lookup returns zeros. Each version has a greater number than
         the versions before it.

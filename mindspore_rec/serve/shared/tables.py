@@ -145,7 +145,7 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time, at which the age of rows without an event time is 0."""
+        """Set the first event time; rows without an event time have the age 0 at this time."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 
@@ -194,11 +194,11 @@ class SharedTableRows:
             yield keys
 
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digest of each key's row, and an array that is True if the key has a row.
+        """Return the digest of each key's row, and an array of bools: True if the key has a row.
 
         If the table does not drop old rows, the second array is True for all keys. If the table
-        drops old rows, a key whose row equals the default row of unknown keys counts as a key
-        without a row, because the lookup returns only values.
+        drops old rows, the second array is False for each key whose looked-up row equals the
+        default row of unknown keys.
         """
         place = self._reader.enter()
         try:

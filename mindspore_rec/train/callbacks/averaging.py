@@ -84,7 +84,7 @@ class WeightAverage(ResumedCallback):
         self._attach()
 
     def _attach(self) -> None:
-        """Add averages, at first 0, to the training cell, so that they are in checkpoints."""
+        """Add averages, initially 0, to the training cell, so that checkpoints contain them."""
         self._averages = _Averages(self._cell)
         self._cell.insert_child_to_cell(_CHILD, self._averages)
 

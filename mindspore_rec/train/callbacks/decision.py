@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks that end a training if a function of the metrics returns True, or after a step."""
+"""Callbacks that end a training after a given step, or by a function of the metrics."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Decision(Callback):
 
 
 class StopAt(Callback):
-    """Callback that ends the training after a given step, counted over all restarts.
+    """Callback that ends the training after a given step, including steps before restarts.
 
     Args:
         step: the last step.

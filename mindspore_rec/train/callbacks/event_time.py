@@ -21,18 +21,18 @@ class EventTime(Callback):
     """Callback that sets the event time of tables before a step, from a column of the step's batch.
 
     Use this callback for batches of a Dataset that `get_insert_func` has converted. For batches of
-    any other source, use the callback if the batches have no event time, but have a column of times
-    that the network reads. Batches of `FeatureBatches`, and of a `StreamingDataset` whose source
-    has `event_time=`, already have an event time. If a batch has an event time, `RecModel` sets
-    this time in the tables. The column of times follows the columns of the features, as in batches
-    of `get_insert_func`.
+    any other source, use the callback if the batches have a column of times that the network reads,
+    but no event time. Batches of `FeatureBatches`, and of a `StreamingDataset` whose source has
+    `event_time=`, already have an event time. If a batch has an event time, `RecModel` sets this
+    time in the tables. The column of times follows the columns of the features, as in batches of
+    `get_insert_func`.
 
     Args:
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.
         tables: the tables in which the event time is set, or the network that contains these
             tables.
-        place: index of the times' column in a batch, counted from 0. Default: the number of other
-            features, which is the index that `get_insert_func` uses.
+        place: index of the times' column in a batch, counted from 0. Default: the number of
+            features other than the timestamp; `get_insert_func` puts the times at this index.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, no feature is the timestamp, or a

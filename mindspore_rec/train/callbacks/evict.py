@@ -41,12 +41,12 @@ class EvictCallback(Callback):
             None. Default: a day.
         evict_step_interval: training steps between two evictions, 1 to 2**31 - 1, or None. Default:
             10000.
-        evict_rows: number of a table's rows above which the callback evicts, or None for no limit.
+        evict_rows: limit on a table's rows; above the limit, the callback evicts. None: no limit.
             The callback checks the number of rows after each step. The callback evicts only rows
             that the table's `Eviction` allows, so the table may still have more than `evict_rows`
             rows. Default: None.
-        evict_bytes: number of bytes of a table's rows and index above which the callback evicts, or
-            None for no limit. Default: None.
+        evict_bytes: limit on the bytes of a table's rows and index; above the limit, the callback
+            evicts. None: no limit. Default: None.
 
     Attributes:
         evictions: `(step, cause)` of each eviction; the cause is 'time', 'steps', 'rows' or

@@ -53,7 +53,7 @@ class _Watch(ResumedCallback):
 
     @property
     def state_name(self) -> str:
-        """Name of the state in checkpoints: the name of the class, the monitor and the mode."""
+        """Name of the state in checkpoints: class name, monitor and mode, separated by spaces."""
         return f"{type(self).__name__} {self.monitor} {self.mode}"
 
     def state_dict(self) -> dict[str, Any]:
@@ -153,10 +153,10 @@ class EarlyStopping(_Watch):
 
     If a `RecCheckpoint` is among the callbacks, it saves the last state of the model and the state
     of this callback. With a `RecCheckpoint` among the callbacks, the best weights are saved in the
-    folder `best` of the checkpoint directory, and remain there after the training. A training that
-    was killed and restarted therefore has the same result as an uninterrupted training. If a
-    training that has stopped early is started again, the training does no step and restores the
-    best weights.
+    folder `best` of the checkpoint directory, and remain there after the training. With a
+    `RecCheckpoint`, a training that was killed and restarted has the same result as an
+    uninterrupted training. If a training that has stopped early is started again, the training does
+    no step and restores the best weights.
 
     If `cuts` is above 0, the training does not end but goes back to the best weights and continues
     with lower learning rates, at most `cuts` times. The rates are lowered as in
@@ -182,11 +182,11 @@ class EarlyStopping(_Watch):
 
     Attributes:
         best: best value so far; None if there was no evaluation yet.
-        best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
-            yet.
-        path: steps that lead from the first weights to the best weights, as pairs (number of steps,
-            factor of the learning rates). Steps that were undone by a return to the best weights
-            are not in `path`.
+        best_step: step of the best evaluation, counted from the beginning of the run; 0 if there
+            was no evaluation yet.
+        path: pairs (number of steps, factor of the learning rates) that describe the steps from the
+            first weights to the best weights. Steps that were undone by a return to the best
+            weights are not in `path`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
@@ -194,7 +194,7 @@ class EarlyStopping(_Watch):
         KeyError: evaluations do not measure `monitor` (raised during training).
         ValueError: the training is a restart, and the best weights that were saved before the
             restart are missing. A ValueError is also raised if `cuts` is set and the optimizers
-            have no constant rate. In both cases, the error is raised when training begins.
+            have no constant rate. The ValueErrors are raised when training begins.
         OSError: the best weights cannot be written (raised during training).
 
     Example:
@@ -428,7 +428,7 @@ class ReduceLROnPlateau(_Watch):
 
     Attributes:
         best: best value so far; None if there was no evaluation yet.
-        reductions: steps after which the rates were lowered, counted over restarts.
+        reductions: steps after which the rates were lowered, counted from the beginning of the run.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -32,15 +32,15 @@ class ProgressiveValidation(Callback):
     """Callback that predicts each batch before its training step, and evaluates the predictions.
 
     The model predicts each batch in evaluation mode just before the batch's training step. Every
-    row of the stream is therefore first predicted and then trained on, so no separate test data are
-    needed. The metrics are AUC, log loss and calibration. The metrics are exact over the last
-    `window` rows. The metrics and `drift` are shown in the progress bar and stored in
+    row of the stream is first predicted and then trained on, so no separate test data are needed.
+    The metrics are AUC, log loss and calibration. The metrics are exact over the last `window`
+    rows. The metrics and `drift` are shown in the progress bar and stored in
     `run_context.original_args().metrics`. `drift` is the log loss of the last `window` rows minus
     the log loss of all rows so far. A `drift` above 0 shows that the model has become worse.
 
     The callback costs one additional forward pass per step. With several workers, each worker
-    computes the metrics over the rows of all workers, in the order of the workers. All workers
-    therefore get the same metrics.
+    computes the metrics over the rows of all workers, in the order of the workers. All workers get
+    the same metrics.
 
     If the model was made from a schema and the rows have weights, all metrics use the weights.
 
@@ -218,7 +218,7 @@ class ProgressiveValidation(Callback):
 
 
 def _of_all(group: Group, part: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-    """Concatenate the arrays of all workers; this worker adds its first `rows` rows."""
+    """Concatenate the arrays of all workers; this worker contributes its first `rows` rows."""
     mine = pack_arrays({name: array[:rows] for name, array in part.items()})
     by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
     made = {name: np.concatenate([each[name] for each in by_worker]) for name in part}

@@ -33,8 +33,8 @@ class RateSchedule(ResumedCallback):
       `total` steps;
     * the factors of all cuts whose step is before :math:`t`.
 
-    The callback multiplies all constant rates: of dense parameters, of tables and of each parameter
-    group. The rates of `FTRL` are not multiplied, because the state of `FTRL` is in units of 1 /
+    The callback multiplies the constant rates of dense parameters, of tables and of all parameter
+    groups. The rates of `FTRL` are not multiplied, because the state of `FTRL` is in units of 1 /
     rate. Unlike a schedule inside the optimizer, such as `mindspore.nn.CosineDecayLR`, the callback
     does not change the ratios between the rates of parameter groups. While the factor changes from
     step to step, the callback overwrites rates that another callback has set. If a
@@ -49,7 +49,7 @@ class RateSchedule(ResumedCallback):
             values. Default: 0.
         total: number of steps after which the rates are 0; must be above `warm_up`. Default: None,
             which means no decay.
-        cuts: pairs (step, factor): the rates are multiplied by the factor after the step. Default:
+        cuts: pairs (step, factor); the rates are multiplied by the factor after the step. Default:
             none.
 
     Raises:

@@ -108,7 +108,7 @@ class TableStats(Callback):
 
     Args:
         every_steps: steps between two reports, at least 1. When the training ends, the callback
-            reports a last time. Default: 100.
+            reports once more. Default: 100.
         log_dir: directory for TensorBoard. Needs tensorboardX.
         prometheus_file: path of a `.prom` file in an existing directory, for the textfile collector
             of Prometheus' node exporter. Each report atomically replaces the previous file. Needs

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataPlace: saves the position in the training data in checkpoints, and restores the position."""
+"""DataPlace: saves the position in the training data to checkpoints, and restores the position."""
 
 from __future__ import annotations
 

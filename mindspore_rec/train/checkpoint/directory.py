@@ -86,7 +86,7 @@ def save_checkpoint(
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: `publication` announces checkpoints of a run.
+        ValueError: `publication.announce` is set; only a `RecCheckpoint` announces checkpoints.
         FileExistsError: `path` exists and `overwrite` is False; or `overwrite` is True, but `path`
             is not a checkpoint that this function wrote. A FileExistsError is raised before any
             file is written.
@@ -275,7 +275,7 @@ def _names_of_states(entry: Entry, reader: Share) -> list[str]:
 
 
 def _warn_of_states(names: list[str], path: Any) -> None:
-    """Warn that the network was restored, but not the saved states of other objects."""
+    """Warn that the network was restored, but that the saved states of other objects were not."""
     warnings.warn(
         f"load_checkpoint restored the network alone: {path} also has the states of {names}, whose "
         f"objects are as they were before. Give these objects as states={{{names[0]!r}: ...}}, "
@@ -287,7 +287,7 @@ def _warn_of_states(names: list[str], path: Any) -> None:
 
 
 def _checked_chain(path: Path, cell: nn.Cell, shares: TableShares) -> list[Entry]:
-    """Return the checkpoint chain to load, after checking the files that this worker reads."""
+    """Check the files that this worker reads, and return the checkpoint chain to load."""
     chain = chain_at(path)
     verify_chain(chain, lambda manifest: files_of(manifest, shares))
     check_load(cell, chain, shares)

@@ -34,8 +34,8 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None
             optimizer are loaded too.
         chain: checkpoints from `newest_chain`. Call `verify_chain` first, to check the files of the
             chain.
-        shares: dict from a table's name to the share of keys whose rows are loaded, or None if this
-            worker has no keys of the table. Default: None, which means all keys of all tables.
+        shares: for each table, the share of keys whose rows are loaded; None if this worker has no
+            keys of the table. Default: None, which means all keys of all tables.
 
     Raises:
         CheckpointError: tables, parameters or optimizers do not match the checkpoint.

@@ -36,7 +36,7 @@ _MODULES = ("onnx", "onnxruntime")
 
 
 def what_is_missing() -> str:
-    """Name the missing packages of the ONNX export and the remedy; '' if none are missing."""
+    """Return which packages the ONNX export lacks, and how to install them; '' if it lacks none."""
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if not missing:
         return ""

@@ -28,7 +28,8 @@ class Publication:
             Default: None, which means that each predictor must be constructed with a network.
         builder_arguments: keyword arguments of `builder`, JSON values. Default: none.
         builder_inputs: inputs of the builder's network, as strings such as 'ids:INT64:-1,26', for
-            predictors. Default: None, which means the inputs of the network's `set_inputs`.
+            predictors. Default: None, which means the inputs that were passed to the network's
+            `set_inputs`.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or form, or a builder's argument is

@@ -52,7 +52,7 @@ class RecCheckpoint(Callback):
 
     When training begins, a full checkpoint is written if the directory is empty. After the full
     checkpoint, deltas follow; each delta contains the changes since the previous delta. Training
-    waits while the changes are copied; with an interval in steps, training also waits until the
+    waits while the changes are copied. If the interval is in steps, training also waits until the
     previous delta is written. Another thread merges the last full checkpoint and its deltas into a
     new full checkpoint. After the merge, checkpoints older than the newest `keep` full checkpoints
     are removed.
@@ -119,9 +119,9 @@ class RecCheckpoint(Callback):
 
     Attributes:
         directory: directory of the run.
-        step: number of training steps since the run began, over all restarts. If rows or weights
-            have changed since the last save when a training ends, these changes are saved too, and
-            `step` grows by 1.
+        step: number of training steps since the run began, including steps before restarts. If rows
+            or weights change after the last save, these changes are saved when the training ends,
+            and `step` grows by 1.
         saves: one `Save` for each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been checked in the present training.
@@ -395,7 +395,7 @@ class RecCheckpoint(Callback):
             self._save(run, full)
 
     def on_train_wait(self, run_context: RunContext) -> None:
-        """Save while a stream has no messages, if an interval has passed or a write has failed.
+        """Save if an interval has passed or a write has failed.
 
         While training waits for data, the training loop calls this method several times per second.
         All workers call this method at the same time.
@@ -406,7 +406,7 @@ class RecCheckpoint(Callback):
             self._save(run_context.original_args(), full)
 
     def _due_while_waiting(self) -> tuple[bool, bool]:
-        """While training waits for data, return whether a save and whether a merge is due."""
+        """While training waits for data, return whether to save, and whether to merge."""
         writer, now = self._writer, time.monotonic()
         if writer.busy:
             return False, False

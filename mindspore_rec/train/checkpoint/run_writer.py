@@ -239,7 +239,7 @@ class RunWriter:
         Raises:
             OSError: the rename of the failed delta's directory still cannot be synced to disk, so
                 the next delta must not be written.
-            CheckpointError: another process wrote the directory.
+            CheckpointError: another process has written to the directory.
         """
         failed, team = self._failed, self._writers
         if failed is None:

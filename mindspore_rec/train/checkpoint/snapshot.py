@@ -2,8 +2,7 @@
 """Snapshots of a network between two steps, for writing checkpoints.
 
 A full checkpoint is written directly from the tables, one part at a time. A `Delta` contains copies
-of the changes and is written later. For a delta, training therefore waits only while the changes
-are copied.
+of the changes and is written later. For a delta, training waits only while the changes are copied.
 """
 
 from __future__ import annotations
@@ -132,12 +131,12 @@ class _Changes:
 
 
 class Delta:
-    """Copy of a network's changes after the given marks (points in time) of its tables.
+    """Copy of a network's changes; for each table, the changes after a mark (a point in time).
 
     Args:
         cell: the training cell.
         tables: the cell's tables by name.
-        marks: dict from the name of a table to a point in time, the mark. The changes of the table
+        marks: dict from table names to marks; a mark is a point in time. The changes of the table
             after the mark are copied.
         states: states of objects outside the network; the snapshot uses these states without
             copying them.

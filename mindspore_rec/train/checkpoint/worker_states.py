@@ -34,10 +34,10 @@ class WorkerStates:
 
     Args:
         entry: the checkpoint.
-        reader: index of this worker, and the number of workers.
+        reader: pair of this worker's index and the number of workers.
 
     Attributes:
-        names: names of the objects that have a state, the same on all workers.
+        names: names of the objects that have a state; the names are the same on all workers.
 
     Raises:
         CheckpointError: a file is damaged.
@@ -63,7 +63,7 @@ class WorkerStates:
         return join_states([each[DATA] for each in self._objects])
 
     def passes(self) -> Any:
-        """Return the position in passes; None if no position was saved.
+        """Return the saved position in the passes over the data; None if no position was saved.
 
         If the number of workers has changed, return the position of worker 0.
         """

@@ -204,7 +204,7 @@ class DatasetBatches(BatchSource):
     Args:
         dataset: any `mindspore.dataset.Dataset`.
         numpy: whether a batch has NumPy arrays and the names of the columns. If False (default), a
-            batch has no names, and its columns are Tensors, except text columns, which are arrays.
+            batch has no names; text columns are arrays, and all other columns are Tensors.
     """
 
     def __init__(self, dataset: Dataset, *, numpy: bool = False) -> None:
@@ -215,7 +215,7 @@ class DatasetBatches(BatchSource):
         """Return an iterator over one pass of the data set."""
         # The names are read only if needed: to return the names, MindSpore copies the pipeline.
         names = tuple(self.column_names) if self._numpy else None
-        # The iterator runs in the calling thread, because in a separate thread, an error inside the
+        # The iterator runs in the calling thread. In a separate thread, an error inside the
         # pipeline would crash MindSpore 2.10. In the calling thread, Ctrl-C does not end a wait
         # immediately.
         for columns in self._dataset.create_tuple_iterator(
@@ -234,7 +234,7 @@ class DatasetBatches(BatchSource):
 
         If a generator has no length, `Dataset.get_dataset_size()` reads the generator to its end.
         For an unbounded generator, `get_dataset_size()` would never return. `get_dataset_size()` is
-        therefore not called for generators without a length.
+        not called for generators without a length.
         """
         if not _has_length(self._dataset):
             return None
@@ -243,7 +243,7 @@ class DatasetBatches(BatchSource):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved (an endless Python generator, ...), or None."""
+        """Reason why the position cannot be saved, such as an endless Python generator; or None."""
         for each in _generators(self._dataset):
             source = each.source
             if hasattr(source, "state_dict") and hasattr(source, "load_state_dict"):

@@ -54,7 +54,8 @@ class FeatureBatches(BatchWrapper):
             set, iterating over this object sets the event time of the tables for each batch.
             Default: the tables of the network that `RecModel` trains.
         is_train: whether batches have an event time, and a FeaturePipeline learns. Use False for
-            evaluation. With False, a source with column names needs no timestamp column.
+            evaluation. If `is_train` is False, a source with column names needs no timestamp
+            column.
             `RecModel.eval` rejects a pipeline that would learn. Default: True.
 
     Attributes:
@@ -66,8 +67,8 @@ class FeatureBatches(BatchWrapper):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, two features contradict each other,
-            or features do not fit the tables or a batch. A ValueError is also raised if your own
-            training loop iterates over this object, and a feature is the timestamp, but `tables` is
+            or features do not fit the tables or a batch. If your own training loop iterates over
+            this object, a ValueError is also raised if a feature is the timestamp but `tables` is
             None.
         RuntimeError: a batch of a Dataset does not fit the features; MindSpore raises the
             ValueError as a RuntimeError with the same message.
@@ -117,7 +118,7 @@ class FeatureBatches(BatchWrapper):
         return length
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time is set by iterating over this object.
+        """Return the tables that receive event times when a program iterates over this object.
 
         Raises:
             ValueError: a feature is the timestamp, but `tables` is None.
@@ -212,7 +213,7 @@ def _source_of(source: Any) -> BatchSource:
 
 
 def stream_batches(source: StreamSource) -> StreamingDataset:
-    """Return batches of the raw columns of a stream, as Arrow arrays."""
+    """Return the raw columns of a stream, in batches of Arrow arrays."""
     return StreamingDataset(source, _columns_of)
 
 

@@ -101,7 +101,7 @@ def no_batch(argument: str, source: BatchSource, worker: str = "") -> ValueError
     """Return the error for data that yielded no batch in a pass.
 
     Args:
-        argument: name of the data.
+        argument: name of the argument that contains the data, for the error message.
         source: the data.
         worker: name of the worker whose share has no batch. Default: "", for a training with one
             worker.

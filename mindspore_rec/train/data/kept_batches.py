@@ -33,8 +33,7 @@ class KeptBatches(BatchWrapper):
 
     In a stream, a row's history consists of the user's events in earlier rows. Training writes the
     events of a batch to the users' tables just before the batch's step. The tables in a checkpoint
-    therefore contain exactly the events of the trained batches, even if later batches were read
-    ahead.
+    contain exactly the events of the trained batches, even if later batches were read ahead.
 
     Rows from files may be read in shuffled order. First, all rows are read once, and the rows'
     events are sorted by time. The history of each row is looked up in the sorted events and in the
@@ -199,7 +198,7 @@ def _together(commits: Sequence[_Commit], other: _Commit | None) -> _Commit | No
 
 
 def _replaced(names: Iterable[str], kept: Sequence[KeptEvents]) -> Iterator[str]:
-    """Yield `names`, with each name of kept events replaced by the names of a history's arrays."""
+    """Yield `names`, but replace each name of kept events by the names of a history's arrays."""
     of = {events_name(each.name): each for each in kept}
     for name in names:
         if name not in of:

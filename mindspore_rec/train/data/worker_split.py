@@ -34,8 +34,8 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
     * "rows": all workers read the same batches, and each worker keeps some rows of every batch. Of
       B rows, worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. In each step, the
       workers together train on the same batch as a single process would. A run with several workers
-      therefore needs the same number of steps and the same learning rates as a single process, and
-      gives the same results. At each step, the workers check that they have read the same batch.
+      needs the same number of steps and the same learning rates as a single process, and gives the
+      same results. At each step, the workers check that they have read the same batch.
     * "batches": worker w trains on the batches w, w + N, ... In each step, the workers together
       train on N batches of the data.
     * "worker": the data already differ on each worker, because the program has divided them.

@@ -70,7 +70,7 @@ class _Sizes:
             self.inputs.setdefault(size, name)
 
     def free(self, parameters: Collection[str]) -> None:
-        """Make the sizes in shapes, constants, slices, inputs and outputs variable."""
+        """Make fixed sizes variable, in shapes, constants, slices, inputs and outputs."""
         import onnx
         from onnx import numpy_helper
 
@@ -120,7 +120,7 @@ class _Sizes:
         return np.where(np.isin(np.arange(len(shape)), at), -1, shape)
 
     def _made_by_size(self, name: str, value: np.ndarray) -> list[Any]:
-        """Return nodes that compute a constant from an input's size.
+        """Return nodes that compute the value of a constant from an input's size.
 
         If the constant does not depend on an input's size, return [].
 

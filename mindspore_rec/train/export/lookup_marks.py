@@ -46,7 +46,7 @@ class LookupMark(nn.Cell):
         """Leave the parameter's name unchanged, because the name identifies the lookup."""
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return a Gather of the ids in float32, the only dtype of exported networks."""
+        """Return the gathered rows of the ids in float32, the only dtype of exported networks."""
         return ops.gather(self.rows, ids, 0)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class LookupMark(nn.Cell):
         return ops.gather(self.starts, offsets, 0) + rows.sum(0)
 
     def construct(self, ids: Tensor, descriptor: Tensor, like: Tensor, anchor: Tensor) -> Tensor:
-        """Return a Gather of the ids.
+        """Return the gathered rows of the ids.
 
         The arguments are the same as for a lookup in a group of tables.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a network with the rows of its tables as MindIR, and check the file's outputs."""
+"""Write a network and the rows of its tables as MindIR, and check the file's outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_ERROR = 1e-5
 def export_mindir(
     network: nn.Cell, path: str | os.PathLike[str], inputs: Sequence[TensorSpec | str] | None = None
 ) -> Path:
-    """Write a network as MindIR with the current rows of its tables, and check the file's outputs.
+    """Write a network and the current rows of its tables as MindIR, and check the file's outputs.
 
     Args:
         network: the network; the function sets the network to evaluation mode. The network's tables

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a network with the rows of a checkpoint as MindIR, for programs without this package.
+"""Write a network and the rows of a checkpoint as MindIR, for programs without this package.
 
     python -m mindspore_rec.serving.mindir RUN model.mindir --input ids:INT64:-1,26
 

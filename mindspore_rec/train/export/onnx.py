@@ -36,7 +36,7 @@ def export_network(
     model: dict[str, Any] | None = None,
     features: dict[str, Any] | str | None = None,
 ) -> NetworkFile:
-    """Return a network as ONNX, after comparing its outputs with MindSpore's outputs.
+    """Export a network as ONNX, and compare the exported network's outputs with MindSpore's.
 
     Args:
         cell: the network, in evaluation mode.
@@ -125,7 +125,7 @@ def _rename_inputs(model: Any, names: Sequence[str]) -> None:
 
 
 def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with NumPy numbers converted to Python numbers, for JSON."""
+    """Convert NumPy numbers in the arguments to Python numbers, for JSON."""
     return {
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in arguments.items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of an ONNX graph: which node computes a value, which nodes read it, which are needed."""
+"""Find nodes of an ONNX graph: producers of values, readers of values, and needed nodes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove the lookups from an ONNX model of `mindspore.export`, for serving.
+"""Remove the lookups from an ONNX model that `mindspore.export` wrote, for serving.
 
 In the model that `mindspore.export` writes, each table is a Parameter, and a lookup is a Gather of
 this Parameter. This module removes lookups from the model. The results of lookups become inputs of
@@ -24,9 +24,9 @@ STARTS, WEIGHTS = ":starts", ":weights"  # name suffixes of a lookup's further P
 class Cut:
     """A lookup that was removed from a model.
 
-    Each field is a name in the model: `mark` is the Parameter that marks the lookup, `result` the
-    output of the lookup, and `ids` the ids. `offsets` and `weights` may be set if the lookup
-    combines bags.
+    Each field is a name in the model: `mark` names the Parameter that marks the lookup, `result`
+    names the lookup's output, and `ids` names the lookup's ids. `offsets` and `weights` may be set
+    if the lookup combines bags.
     """
 
     mark: str
@@ -51,7 +51,7 @@ def cut_lookups(
         Three values. The first returned value is the dense model, whose inputs are lookup results,
         other inputs and parameters. The second returned value is the model that computes the ids
         and the offsets of lookups; this model is empty if all ids and offsets are inputs. The third
-        returned value is the list of lookups in the order of the model.
+        returned value is the list of lookups, in the same order as in the model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.
@@ -130,7 +130,7 @@ def _other(node: Any, name: str) -> str:
 
 
 def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
-    """Return the name of a bag's weights: the factor of the Parameter `mark + WEIGHTS`."""
+    """Return the name of a bag's weights. The Parameter `mark + WEIGHTS` multiplies them."""
     while name in makers:
         node = makers[name]
         if node.op_type == "Mul" and mark + WEIGHTS in node.input:

@@ -36,8 +36,8 @@ def open_by_mindspore(
         network: the network, or a function that makes it. If `network` is None, the checkpoint's
             builder makes the network. If a function or the builder made the network, the runner
             frees the network's tables.
-        inputs: inputs of the network. Default: the inputs from the network's `set_inputs`, or else
-            from the checkpoint.
+        inputs: inputs of the network. Default: the inputs that were passed to the network's
+            `set_inputs`; if there are none, the inputs in the checkpoint.
         choose_mode: True to set MindSpore's graph mode; False to keep the mode of the process.
             Default: False.
 

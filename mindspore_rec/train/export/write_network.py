@@ -39,7 +39,7 @@ def write_network(
     recorded: Sequence[str] | None,
     model: dict[str, Any] | None,
 ) -> str | None:
-    """Write a run's network as ONNX, or the reason of a failure; an earlier network is replaced.
+    """Write a run's network as ONNX, or why the export failed; replace an earlier network.
 
     Args:
         path: directory of the run, or of a checkpoint that `save_checkpoint` wrote.

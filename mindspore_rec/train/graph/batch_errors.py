@@ -3,8 +3,9 @@
 
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
 output or C++ file names. Whatever the cause is, MindSpore may raise a TypeError, a ValueError or a
-RuntimeError. Like `operator_errors`, this module therefore reads the text of the error. No other
-code reads the text of an error, except for one message of `fuse`.
+RuntimeError. The exception's class does not show the cause, so this module, like `operator_errors`,
+reads the exception's message. No other code reads the text of an error, except for one message of
+`fuse`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mindspore_rec.train.graph.said import beside_text
 
 __all__ = ["LABEL_HAS_FEWER_AXES", "LABEL_HAS_MORE_AXES", "explained_by_batch"]
 
-# Error messages that are raised when the graph of a network with its loss is compiled.
+# Error messages from the compilation of a network together with its loss.
 LABEL_HAS_FEWER_AXES = "the shape of the label has fewer axes than that of the prediction"
 LABEL_HAS_MORE_AXES = "the shape of the label has more axes than that of the prediction"
 

@@ -163,7 +163,7 @@ def _finish() -> None:
 def _forget_gradient() -> None:
     """Clear the state that remains in MindSpore after a gradient has failed in PyNative mode.
 
-    If the state is not cleared, MindSpore 2.10 rejects `tensor[0]` until the process ends.
+    Without this call, MindSpore 2.10 rejects `tensor[0]` until the process ends.
     """
     if ms.get_context("mode") == ms.PYNATIVE_MODE:
         _pynative_executor.clear_res()

@@ -21,7 +21,7 @@ def graph_mode() -> Iterator[None]:
     """Inside the context, set MindSpore's graph mode; afterwards, restore the previous mode.
 
     The mode applies to the whole process. If several threads use this context at the same time, the
-    last thread that leaves the context sets the mode that was set before the first thread entered.
+    previous mode is restored when the last thread leaves the context.
 
     Example:
         >>> ms.set_context(mode=ms.PYNATIVE_MODE)

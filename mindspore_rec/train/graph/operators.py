@@ -2,7 +2,7 @@
 """Access to the native core: table operators, exceptions, number of threads.
 
 The shared object `_native` is a Python module and also the library with the operators that a graph
-calls. Python code and graphs therefore use the same tables.
+calls. Python code and graphs use the same tables.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ class TableOperator(ops.Custom):
     def tell_dtypes(self, dtypes: Any) -> None:
         """Set an attribute with the output dtypes, so that PyNative mode distinguishes operators.
 
-        PyNative mode caches the output dtypes by the function and the attributes of an operator.
-        Without the attribute `output_dtypes`, an operator might get the cached dtypes of another
-        operator.
+        PyNative mode caches output dtypes; the cache key is the function and the attributes of an
+        operator. Without the attribute `output_dtypes`, an operator might get the cached dtypes of
+        another operator.
 
         Args:
             dtypes: dtype of the output, or a tuple of dtypes.

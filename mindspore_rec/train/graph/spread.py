@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call a cell with the elements of a tuple, in a graph that MindSpore can free."""
+"""Call a cell with the elements of a tuple as arguments, in a graph that MindSpore can free."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ def as_tensors(
 
     Returns:
         Tensors. On the CPU in GRAPH_MODE, the Tensors share memory with C-contiguous arrays unless
-        `copy` is True. Sharing is safe on the CPU in GRAPH_MODE, because a call returns only after
-        its step has finished.
+        `copy` is True. Sharing memory is safe on the CPU in GRAPH_MODE, because a call returns only
+        after the step has finished.
 
     Raises:
         TypeError: a column is neither an array nor a Tensor, or does not contain numbers.

@@ -66,9 +66,9 @@ class IdColumns:
 
     After a step, `recent_lookups` of each table returns one hash for each array of ids that the
     step looked up in the table. The columns of the batch are hashed too: whole columns, groups of
-    consecutive fields, and all columns concatenated. A part of the batch with the same hash as a
-    lookup contains the ids of the lookup. Ids that the network computes are in no column, so
-    `prefetch_ids` must return these ids.
+    consecutive fields, and all columns concatenated. If a part of the batch has the same hash as an
+    array of looked-up ids, the part contains the ids of this lookup. Ids that the network computes
+    are in no column, so `prefetch_ids` must return these ids.
 
     Args:
         tables: the tables.

@@ -201,7 +201,8 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
-        """Inside the context, read batches from `stream`; at the end, drop batches read ahead."""
+        """Inside the context, read batches from `stream`; at the end, drop batches that were read
+        ahead."""
 
         def find_names() -> Sequence[str]:
             return source.column_names
@@ -323,7 +324,7 @@ class TrainLoop:
         return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
 
     def source_stop_reason(self, source: BatchSource) -> str:
-        """Return why the data ended, from the first worker that reports a reason, or ''."""
+        """Return the first worker's reason why the data ended; '' if no worker has a reason."""
         return self._peers.stop_reason(source.stop_reason)
 
     def finish(self, seconds: float) -> TrainSummary:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old arguments of RecModel's methods that are now attributes of RecModel."""
+"""Old arguments of RecModel's methods; the settings are now attributes of RecModel."""
 
 from __future__ import annotations
 

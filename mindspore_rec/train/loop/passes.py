@@ -72,7 +72,7 @@ class Passes:
         self._at: PassPlace | None = None  # where the next pass resumes; None: its start
 
     def begin(self, epoch_steps: int | None, initial_epoch: int) -> None:
-        """Begin a training after `initial_epoch` epochs.
+        """Begin a training in which the first `initial_epoch` epochs are already finished.
 
         An epoch has `epoch_steps` steps, or is one pass if `epoch_steps` is None.
         """
@@ -222,7 +222,7 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """Context with an iterator over another pass, read with the random states in `at`."""
+        """Context that reads another pass, which starts with the random states in `at`."""
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()
@@ -332,8 +332,8 @@ class Passes:
         """Return the states of the random generators at the beginning of a pass.
 
         If no seed is set for MindSpore's data sets and there is only one worker, this worker draws
-        a seed for the pass. Several workers draw no seed, because all workers must have the same
-        seed.
+        a seed for the pass. Several workers do not draw a seed, because all workers must have the
+        same seed.
         """
         seed = ds.config.get_seed()
         if seed == _NO_SEED and self._workers == 1:
@@ -353,7 +353,7 @@ def _place_of(state: Mapping[str, Any], path: Any) -> PassPlace:
     """Check a state that was read from a file, and return the position in the state.
 
     Raises:
-        ValueError: `state` is not a state of passes.
+        ValueError: `state` does not contain a valid position.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"{path} is damaged: its place in the data must be an object")
@@ -417,7 +417,7 @@ def _dataset_seed(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
-    """Set all random generators to `generators` in the context; restore their states at the end."""
+    """Inside the context, set all random generators to `generators`; afterwards, restore them."""
     now = random_state()
     with _dataset_seed(generators[_SEED]):
         set_random_state(dict(generators))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports that show where each part of a model runs, and the times of host operators.
+"""Reports on the device of each part of a model, and on the times of host operators.
 
 `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run their lookups on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
@@ -97,7 +97,7 @@ class PlacementReport:
 def placement_report(
     net_or_model: nn.Cell | Model, optimizer: nn.Optimizer | None = None
 ) -> PlacementReport:
-    """Return the place of each part of a model, with calls and times of host operators so far.
+    """Return the place of each part of a model, and the calls and times of host operators so far.
 
     Args:
         net_or_model: a network, or a Model that has an optimizer.
@@ -195,7 +195,7 @@ def _step_name(table: Any, optimizer: Any) -> str | None:
 
 
 class PlacementMonitor(Callback):
-    """Callback that logs where each part of a model runs, with recent times of host operators.
+    """Callback that logs the place of each part of a model, and recent times of host operators.
 
     Args:
         every_steps: steps between two logs, at least 1. Default: 100.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PrefetchStage: reads batches ahead of the train step and promotes their rows from lower tiers.
+"""PrefetchStage: reads batches before their steps, and promotes the batches' rows from lower tiers.
 
 Batches are read in the training thread, because no other thread may read a MindSpore pipeline.
 Reading rows from the tiers, which is the slow part, is done by native threads during a step.

@@ -126,7 +126,7 @@ class RecModel(ModelEvaluation):
             as an `nn.SequentialCell`, nothing is combined and no warning is given. Default: False,
             which leaves the network unchanged.
         **kwargs: only `loss_scale_manager` is supported. `loss_scale_manager` must be a
-            `FixedLossScaleManager` that does not drop updates, with the same scale as the
+            `FixedLossScaleManager` that does not drop updates and has the same scale as the
             optimizer's `loss_scale`.
 
     Attributes:
@@ -509,7 +509,7 @@ class RecModel(ModelEvaluation):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: None. In MindRec, the default is True.
-            sink_size: number of steps per epoch for the callbacks, at least 1. Default: 1.
+            sink_size: number of steps that callbacks treat as an epoch, at least 1. Default: 1.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: see `train`. Default: True.
             stop_on_nan: see `train`. Default: True.
@@ -517,7 +517,8 @@ class RecModel(ModelEvaluation):
         If a cache prefetches, the step of a batch begins only after the next `CacheConfig.prefetch`
         batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
         `StreamingDataset`, the step does not wait if the stream has no further rows yet. If the
-        data are from another source that pauses, use a small `CacheConfig.prefetch`.
+        data are from a source that pauses but does not read a `StreamingDataset`, use a small
+        `CacheConfig.prefetch`.
 
         Returns:
             Summary of the run.
@@ -761,7 +762,7 @@ class RecModel(ModelEvaluation):
             return self._predict_arrays(*predict_data)
 
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function that predicts like `predict`, but with more events in the histories.
+        """Return a function like `predict` whose histories also contain the events in `events`.
 
         If the schema has a `KeptHistoryColumn`, the histories in `predict` contain only events of
         the training. The returned function also uses the events in `events`. If `events` are the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss of a schema's labels, with weights of rows, and cells that combine network and loss."""
+"""Weighted loss of a schema's labels, and cells that combine a network with its loss."""
 
 from __future__ import annotations
 
@@ -128,7 +128,8 @@ class SchemaEvalCell(nn.Cell):
         has_group: whether the second-to-last array is the group.
 
     Inputs:
-        arrays: the network's inputs, `weight`, `group` and `label`.
+        arrays: the network's inputs; the weights, if rows have weights; the group, if `has_group`
+            is True; and the label.
 
     Outputs:
         Tuple of loss, prediction and label, followed by the group if `has_group` is True, and by

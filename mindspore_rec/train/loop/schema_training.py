@@ -80,7 +80,7 @@ def _is_row(row: Mapping[str, Any]) -> bool:
 
 
 def start_at_labels(network: nn.Cell, rows: Rows, weight: str | None = None) -> None:
-    """Make an untrained network predict approximately the mean of each label of the rows.
+    """Set up an untrained network so that it predicts roughly the mean of each label of the rows.
 
     Args:
         network: the network. A network that was not made from a schema does not change.
@@ -136,7 +136,7 @@ class SchemaTraining:
         return self.schema.group is not None and any(isinstance(each, GAUC) for each in values)
 
     def weigh(self, metrics: Any, names: Sequence[str]) -> None:
-        """If the rows have weights, make metrics that were chosen by name use the weights.
+        """If the rows have weights, switch on weights in the metrics that were chosen by name.
 
         Args:
             metrics: metrics of the model, by name.
@@ -319,7 +319,7 @@ def _all_rows(rows: Rows, schema: Schema) -> Callable[[], Iterator[Any]]:
 
 
 def _features_of(data: Any, names: list[str], more: Sequence[str]) -> Any:
-    """Return the columns `names` of `data`, and the columns of `more` that `data` has."""
+    """Return `data` with only the columns in `names`, and in `more` if they exist."""
     import pandas as pd
     import pyarrow as pa
 

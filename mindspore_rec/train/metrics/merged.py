@@ -80,7 +80,7 @@ class MergedMetric(Metric):
         return {"settings": self._settings(), "rows": np.array(self._rows), **self._state()}
 
     def merge_states(self, states: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Add the rows of other metrics, from the states that their `state_dict` returned.
+        """Add the rows of other metrics, whose `state_dict` returned the elements of `states`.
 
         Raises:
             ValueError: the class or settings of a state differ from this metric. A ValueError is
@@ -114,7 +114,7 @@ class MergedMetric(Metric):
 
     @abstractmethod
     def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add the state of another metric over `rows` rows; the caller counts these rows."""
+        """Add another metric's state, which contains `rows` rows; the caller counts these rows."""
 
     @abstractmethod
     def _value(self) -> float:

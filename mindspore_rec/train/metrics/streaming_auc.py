@@ -38,7 +38,8 @@ class StreamingAUC(BinaryMetric):
         num_bins: number of bins, at least 3. Default: 16384.
         window: count only the last ``window`` rows. Default: None, which means all rows.
         half_life: number of rows after which the weight of a row is halved. Default: None, which
-            means no fading. ``half_life`` and ``window`` must not be set together.
+            means that old rows do not lose weight. ``half_life`` and ``window`` must not be set
+            together.
         from_logits: whether the predictions are logits. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
 
@@ -69,9 +70,9 @@ class StreamingAUC(BinaryMetric):
         self.window = window if window is None else check_integer(window, "window", minimum=1)
         self.half_life = half_life if half_life is None else _check_half_life(half_life)
         logits = np.linspace(-_MAX_LOGIT, _MAX_LOGIT, self.num_bins - 1)
-        # The bin of a prediction is found by a search in the edges, so a larger prediction is never
-        # in a lower bin. The logits of two close predictions could be rounded to the wrong order,
-        # which would break the error bound.
+        # The bin of a prediction is found by a search in the sorted edges, so a larger prediction
+        # is never in a lower bin. The logits of two close predictions could be rounded to the wrong
+        # order, which would break the error bound.
         self._edges = logits if from_logits else sigmoid(logits)
         super().__init__(from_logits=from_logits, task=task)
 
@@ -126,7 +127,7 @@ class StreamingAUC(BinaryMetric):
 
 
 class _Counter(Protocol):
-    """Total weight of each code ``2 * bin + label`` in a stream of codes."""
+    """Counter of codes ``2 * bin + label``: the total weight of each code."""
 
     counts: npt.NDArray[Any]
 
@@ -137,7 +138,7 @@ class _Counter(Protocol):
         """Return the counts as a state."""
 
     def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add the state of another counter, with `rows` rows newer than this counter's rows."""
+        """Add another counter's state, whose `rows` rows are newer than this counter's rows."""
 
 
 class _TotalCounter:

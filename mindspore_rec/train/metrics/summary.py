@@ -55,8 +55,8 @@ class TrainSummary:
             first step of the run, steps that compiled a graph, and callbacks at the end of a step,
             such as an evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
-        compile_seconds: seconds of the first step of the run and of all steps that compiled a
-            graph, including the compilation.
+        compile_seconds: total seconds of the first step of the run and of all later steps that
+            compiled a graph.
         loss: loss of the last step; NaN before the first step.
         metrics: metrics of the last evaluation.
         history: a pair `(step, metrics)` for each evaluation.

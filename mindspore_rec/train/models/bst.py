@@ -27,18 +27,18 @@ class BST(Network):
         z = \text{MLP}([x, y_1, y_2, ...]), \quad
         y_h = \text{blocks}_h([v_{h1}, ..., v_{hn}, c_h])_{n+1}
 
-    In the formula, x is the row that `InputLayer` makes from ids and numbers. The vectors of the
-    events of history h are :math:`v_{hj}`, oldest first, and :math:`c_h` is the vector of the
-    candidate, the item that the row scores. The candidate is appended to its history as the last
-    value. The perceptron reads the last block's output for the candidate; the candidate attends to
-    all events. A block is a `HistoryTransformer`, and the first block adds the vectors of
-    positions. If a history is empty, the candidate attends only to itself.
+    In the formula, x is the row that `InputLayer` makes from ids and numbers. In history h, the
+    events have the vectors :math:`v_{hj}`, oldest first. The vector of the candidate, the item that
+    the row scores, is :math:`c_h`. The candidate is appended to its history as the last value. The
+    perceptron reads the last block's output for the candidate; the candidate attends to all events.
+    A block is a `HistoryTransformer`, and the first block adds the vectors of positions. If a
+    history is empty, the candidate attends only to itself.
 
     The candidate of a history is the row's category whose `table` equals the history's `table`. An
-    `IntegerColumn` with this table also counts as a category. For a side column with keys, the
-    vector of the key is appended to the vector of the event. The vector of the category with the
-    same `table` as the side column is appended to the candidate's vector. Side columns of numbers,
-    such as the times of events, are not read.
+    `IntegerColumn` with the history's `table` also counts as a category. For a side column with
+    keys, the vector of the key is appended to the vector of the event. The vector of the category
+    with the same `table` as the side column is appended to the candidate's vector. Side columns of
+    numbers, such as the times of events, are not read.
 
     Source: Chen et al., "Behavior Sequence Transformer for E-commerce Recommendation in Alibaba",
     2019, https://arxiv.org/abs/1905.06874. In the paper, the perceptron reads the outputs for all

@@ -26,9 +26,10 @@ class Candidates(nn.Cell):
 
     The vector of an event is the concatenation of the vectors of the event's keys: first the key in
     the history's column, then the keys in the side columns. The vector of the candidate has the
-    same parts in the same order. A part is the vector of the row's column that shares the part's
-    table. If no column of the row shares the table of a side column, the side column's part of the
-    candidate's vector is 0. Side columns of numbers, such as the times of events, are not read.
+    same parts as the vector of an event, in the same order. Each part is the vector of the row's
+    column whose table equals the part's table. If no column of the row shares the table of a side
+    column, the side column's part of the candidate's vector is 0. Side columns of numbers, such as
+    the times of events, are not read.
 
     Args:
         inputs: the first cell of a network that was made from a schema.
@@ -95,9 +96,10 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return a dict from a field's name to the indexes (part, vector in the part).
+    """Return the place of each field's vector in the output of an `InputLayer`.
 
-    The parts are in the output of an `InputLayer`.
+    The dict's keys are names of fields. A value is the pair (index of the part, index of the vector
+    in the part).
     """
     places = {}
     part = 0

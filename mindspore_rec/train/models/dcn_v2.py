@@ -33,7 +33,7 @@ class CrossMixture:
         experts: number of experts in a layer. Default: 4.
         rank: width of an expert. Default: 32.
         stacked: whether the perceptron reads the output of the cross layers. Default: False, which
-            means that the perceptron reads the row.
+            means that the perceptron reads the input of the cross layers.
     """
 
     experts: int = 4

@@ -24,8 +24,8 @@ class DeepFM(Network):
     .. math::
         z = b + \sum_f w_{i_f} + u^\top x + \sum_{j<k} \langle v_j, v_k \rangle + \text{MLP}(r)
 
-    In the formulas, :math:`v` are the vectors, and r is the row that `InputLayer` makes from ids
-    and numbers x.
+    In the formulas, :math:`x` are the numbers, :math:`v` are the vectors, and :math:`r` is the row
+    that `InputLayer` makes from ids and numbers.
 
     Source: Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR Prediction",
     IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239.

@@ -25,16 +25,16 @@ class DIN(Network):
         z = \text{MLP}([x, y_1, c_1 \odot y_1, y_2, c_2 \odot y_2, ...]), \quad
         y_h = \sum_j a_h(c_h, v_{hj})\, v_{hj}
 
-    In the formula, x is the row that `InputLayer` makes from ids and numbers. The vectors of the
-    events of history h are :math:`v_{hj}`, and :math:`c_h` is the vector of the candidate, the item
-    that the row scores. The sum over the events is computed by a `TargetAttention`, in which events
-    that are similar to the candidate have more weight. An empty history has the sum 0.
+    In the formula, x is the row that `InputLayer` makes from ids and numbers. In history h, the
+    events have the vectors :math:`v_{hj}`. The vector of the candidate, the item that the row
+    scores, is :math:`c_h`. The sum over the events is computed by a `TargetAttention`, in which
+    events that are similar to the candidate have more weight. An empty history has the sum 0.
 
     The candidate of a history is the row's category whose `table` equals the history's `table`. An
-    `IntegerColumn` with this table also counts as a category. For a side column with keys, the
-    vector of the key is appended to the vector of the event. The vector of the category with the
-    same `table` as the side column is appended to the candidate's vector. Side columns of numbers,
-    such as the times of events, are not read.
+    `IntegerColumn` with the history's `table` also counts as a category. For a side column with
+    keys, the vector of the key is appended to the vector of the event. The vector of the category
+    with the same `table` as the side column is appended to the candidate's vector. Side columns of
+    numbers, such as the times of events, are not read.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     https://arxiv.org/abs/1706.06978. As in the authors' program, the perceptron also reads the

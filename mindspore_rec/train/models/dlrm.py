@@ -22,7 +22,7 @@ __all__ = ["DLRM"]
 
 
 class DLRM(Network):
-    r"""DLRM: dot products between embeddings, and of embeddings with a vector of the numbers.
+    r"""DLRM: dot products between all pairs of vectors: the embeddings and a vector of numbers.
 
     .. math::
         v_0 = a(\text{MLP}_{bottom}(x)), \quad

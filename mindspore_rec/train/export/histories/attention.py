@@ -4,7 +4,7 @@
 The lists are divided into groups, and each run of a loop pads and computes one group. The lists of
 a group have about `_MOST_SCORES` scores together. A list with more than `_MOST_SCORES` scores forms
 a group alone. Several runs process this group, and each run computes the scores of some of the
-list's queries. Memory is therefore bounded for lists of any length, and a batch of short lists
+list's queries. The groups limit the memory for lists of any length, and a batch of short lists
 takes one run.
 """
 
@@ -71,7 +71,8 @@ def attention(
     *,
     form: AttentionForm,
 ) -> str:
-    """Return the weighted sums of values, float32 `[N, width]`, for qkv `[N, 3 * width]`."""
+    """Return the weighted sums of values, float32 `[N, width]`; `qkv` has shape `[N, 3 *
+    width]`."""
     lists = Lists(nodes, offsets)
     width = nodes.add("Div", nodes.size(qkv, 1), nodes.constant([3]))
     twice = nodes.add("Add", width, width)

@@ -65,7 +65,7 @@ class Lists:
         self.count = nodes.size(self.starts)
 
     def of_values(self) -> str:
-        """Return the index of each value's list, followed by B, as int64 `[N + 1]`.
+        """Return the index of each value's list, followed by B; int64 `[N + 1]`.
 
         The first value of each list that is not empty gets a 1, all other values get a 0. The
         cumulative sum at a value is then the number of the value's list, counted over the lists
@@ -92,7 +92,7 @@ class Lists:
 
 
 def longest_of(nodes: Nodes, counts: str) -> str:
-    """Return the maximum of counts `[n]`, or 1 if all counts are 0, as int64 `[1]`."""
+    """Return the maximum of the counts `[n]`, at least 1; int64 `[1]`."""
     return nodes.add(
         "Max", nodes.add("ReduceMax", counts, axes=[0], keepdims=1), nodes.constant([1])
     )
@@ -145,8 +145,8 @@ def add_places(
 def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
     """Return the bucket of each time difference, int64.
 
-    The bucket of a positive difference is the difference's number of bits. Other differences have
-    bucket 0.
+    The bucket of a positive difference is the difference's number of bits. Zero and negative
+    differences have bucket 0.
 
     The number of bits is computed with a logarithm. The result may be 1 too small, and is corrected
     by a comparison with the power of two.
@@ -154,8 +154,8 @@ def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
     Args:
         nodes: `Nodes` object to which the new nodes are added.
         difference: int64 tensor.
-        table: name of the table, in which each bucket has a row. The last row is also the bucket
-            of all larger differences.
+        table: name of the table, in which each bucket has a row. Differences beyond the last bucket
+            belong to the last bucket.
     """
     limited = nodes.add("Max", difference, nodes.constant(0))
     limited = nodes.add("Min", limited, nodes.constant(1 << _MOST_BITS))

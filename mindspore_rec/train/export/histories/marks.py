@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks: nodes of an exported model that are replaced by ONNX nodes over lists."""
+"""Marks: placeholder nodes of an exported model; ONNX nodes that read lists replace the marks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Build = Callable[..., str]
 
 
 class Mark(nn.Cell):
-    """Computation that depends on all inputs, and is replaced by ONNX nodes (`insert_histories`).
+    """Placeholder that depends on all inputs; `insert_histories` inserts ONNX nodes instead.
 
     The names of the Parameters identify the inputs. Integers and float32 numbers are multiplied by
     different Parameters, so `insert_histories` knows which inputs were converted from integers.

@@ -46,7 +46,7 @@ class Nodes:
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
 
     def cast(self, x: str, dtype: Any) -> str:
-        """Convert to a NumPy dtype."""
+        """Convert `x` to a NumPy dtype."""
         from onnx import helper
 
         return self.add("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
@@ -85,16 +85,16 @@ class Nodes:
         return self.add("Where", condition, x, y)
 
     def quotient_up(self, x: str, y: str) -> str:
-        """Return x / y of positive integers, rounded up."""
+        """Return x / y, rounded up; x and y are positive integers."""
         sum_ = self.add("Add", x, self.add("Sub", y, self.constant([1])))
         return self.add("Div", sum_, y)
 
     def row(self, x: str) -> str:
-        """Return a tensor `[n]` in the shape `[1, n]`."""
+        """Reshape a tensor from `[n]` to `[1, n]`."""
         return self.add("Unsqueeze", x, axes=[0])
 
     def column(self, x: str) -> str:
-        """Return a tensor `[n]` in the shape `[n, 1]`."""
+        """Reshape a tensor from `[n]` to `[n, 1]`."""
         return self.add("Unsqueeze", x, axes=[1])
 
     def with_zeros(self, x: str, width: str, dtype: Any = np.float32) -> str:
