@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a trained network's table, for the keys of one field of its schema."""
+"""Reads the rows of a field's keys from the table of a trained network."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class SampledSoftmaxLoss(nn.Cell):
     corpus item recommendations (https://doi.org/10.1145/3298689.3346996).
 
     Args:
-        temperature: the number :math:`\tau` by which products are divided. Default: 1.0.
+        temperature: the number :math:`\tau` by which dot products are divided. Default: 1.0.
 
     Inputs:
         - **user** (Tensor): float32 ``[B, dim]``, a vector per row.

@@ -119,7 +119,7 @@ class DenseNorm(nn.Cell):
         self._sum = custom_op("MsrDenseGradNorm", ms.float32)
 
     def construct(self, gradients: Any, scale: Tensor) -> Tensor:
-        """Return the sum of squares of all gradients times `scale`: float32, 0-d."""
+        """Multiply all gradients by `scale`, and return the sum of their squares: float32, 0-d."""
         inputs: Any = ()
         for gradient in gradients:
             inputs += (as_float32(gradient),)

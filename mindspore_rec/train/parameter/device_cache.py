@@ -93,8 +93,8 @@ class DeviceTier(nn.Cell):
         zeros = ops.zeros_like
 
         def slots_bprop(ids, descriptor, anchor, values, out, dout):  # type: ignore[no-untyped-def]
-            # Slots have no gradient. Return each constant input in place of its gradient, because
-            # nothing reads the gradient.
+            # Slots have no gradient. For each constant input, return the input itself, because
+            # nothing reads the gradient of a constant.
             return zeros(ids), descriptor, zeros(anchor), values
 
         self._slots = custom_op(

@@ -67,7 +67,7 @@ class Plan:
         outputs: indexes of the values that the operator returns.
         behind: steps after the operator, in order. If a step reads a concatenation of the
             operator's outputs, `behind` includes the concatenation.
-        shapes: shape of a row for each output whose rows are not vectors, by the output's index.
+        shapes: maps the index of each output whose rows are not vectors to the shape of a row.
         matrices: indexes of the inputs that must be matrices.
         apart: all steps after `before`, in order; these steps run in place of the operator if the
             operator is not used.

@@ -101,7 +101,7 @@ class Trace:
 
 
 def values_in(thing: Any) -> tuple[int, ...]:
-    """Return the indexes of the values in arguments, at any depth, from left to right."""
+    """Return the indexes of all values in (nested) arguments, from left to right."""
     if _is_stand_in(thing):
         return (thing.number,)
     if isinstance(thing, dict):
