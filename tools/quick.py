@@ -330,7 +330,7 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
 
 
 def tests_to_run(changed: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Return the changed test files, and the files of `ALWAYS` with the nearest test files."""
+    """Return the changed test files, and the files of `ALWAYS` plus the nearest test files."""
     near = nearest_tests(changed)
     tests = [str(file) for file in changed if _is_test(file) and file.suffix == ".py"]
     return tests, [file for file in dict.fromkeys([*ALWAYS, *map(str, near)]) if file not in tests]

@@ -230,7 +230,7 @@ def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> 
 
     Args:
         model: model to build.
-        config: configuration of the class `model.config`.
+        config: the configuration, an instance of the class `model.config`.
         data: training data, from `open_run`.
         name: prefix of the tables' names. Default: the model's name.
 
@@ -277,7 +277,7 @@ def train(
 
     Args:
         model: model to train.
-        config: configuration of the class `model.config`.
+        config: the configuration, an instance of the class `model.config`.
         data: training data, from `open_run`.
         name: prefix of the tables' names. Default: the model's name.
         progress: whether to show a progress bar, as for `RecModel.train`. Default: True.

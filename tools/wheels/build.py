@@ -268,7 +268,7 @@ def compiled_in(python: Path, tools: Tools) -> list[Part]:
 
 
 def finish(raw: Path, python: Path, machine: str, work: Path, output: Path) -> list[Path]:
-    """Strip, check and tag a wheel, and make the wheel for serving; return the paths of both."""
+    """Strip, check and tag a wheel, and make the wheel for serving; return both wheels' paths."""
     tools = Tools(machine)
     tag = raw.name.split("-")[2]
     debug = output / "debug" / f"{tag}-{machine}"

@@ -22,7 +22,7 @@ _OTHERWISE = {"LC_ALL": "C", "TZ": "Pacific/Kiritimati"}
 
 
 def copy_tree(root: Path, target: Path) -> None:
-    """Copy the files of a clone that git tracks, and untracked files that git does not ignore."""
+    """Copy the files that git tracks in a clone, and untracked files that git does not ignore."""
     options = ("--cached", "--others", "--exclude-standard", "-z")
     listed = subprocess.check_output(["git", "ls-files", *options], cwd=root, text=True)
     for name in filter(None, listed.split("\0")):

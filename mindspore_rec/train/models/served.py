@@ -61,8 +61,8 @@ class Served(nn.Cell):
             for place, values in places.items()
             for value in values
         }
-        # For each input with offsets, the index of an input with the values; -1 for all other
-        # inputs.
+        # For each input with a history's offsets, the index of an input with values of the history;
+        # -1 for all other inputs.
         self.counted = tuple(
             places[place][0] if place in places else -1 for place in range(len(schema.inputs))
         )

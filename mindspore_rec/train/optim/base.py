@@ -412,5 +412,5 @@ class SparseOptimizer(nn.Optimizer):
 
 
 def clip_factor(norm: Any, clip: float) -> Any:
-    """Return the factor that reduces gradients of the global norm `norm` to `clip`; at most 1."""
+    """Return the factor, at most 1, that reduces the global norm `norm` to at most `clip`."""
     return clip / ops.maximum(norm, ops.cast(clip, ms.float32))

@@ -54,8 +54,7 @@ class DeviceTier(nn.Cell):
     Args:
         native: the table.
         rows: number of slots; at least the number of distinct keys in the lookups of one step.
-        policy: rule for the choice of rows to swap out: 'lru', the least recently used rows, or
-            'lfu', the least often used rows.
+        policy: rows to swap out, 'lru' (the least recently used) or 'lfu' (the least often used).
         descriptor: int64 Tensor by which operators identify the table.
         unknown: float32 `[dim]`, the value of an unknown key in training.
 

@@ -210,7 +210,7 @@ class DynamicTable(TableParameter):
                 none.
 
         Returns:
-            rows, float32 Tensor `[*ids.shape, dim]`, and handles, int64 Tensor `[*ids.shape, 2]`.
+            rows (float32 Tensor `[*ids.shape, dim]`) and handles (int64 Tensor `[*ids.shape, 2]`).
 
         Raises:
             NoOptimizerError: the table has no optimizer.

@@ -386,7 +386,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = False
 
     def miss_rows(self) -> None:
-        """Make lookups raise an error after a load of weights that belong to other rows."""
+        """After a load of weights that belong to other rows, make lookups raise an error."""
         native = self._synchronised()
         # Rows that were set since the last step belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step

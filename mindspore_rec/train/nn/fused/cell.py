@@ -176,7 +176,7 @@ class ProgramCell(nn.Cell):
         return (*taken, *arguments[self.inputs :])
 
     def _narrow_inputs(self, arguments: Any) -> int:
-        """Return the index of the operator in `backwards` that fits the dtypes of the inputs."""
+        """Return the index, in `backwards`, of the operator for the inputs' dtypes."""
         place = 0
         for i in range(self.inputs):
             if arguments[i].dtype == ms.bfloat16:
