@@ -68,9 +68,9 @@ class EmbeddingConfig:
             which means no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
             Default: None, which means that the lookup returns 0.
-        cache: tiers that store the rows: a mapping of the arguments of
-            `mindspore_rec.CacheConfig`. Only tables of kind 'hash' or 'static' on the host can
-            have a cache. Default: None, which means all rows in host memory.
+        cache: arguments of `mindspore_rec.CacheConfig`, a mapping; the arguments set the tiers that
+            store the rows. Only tables of kind 'hash' or 'static' on the host can have a cache.
+            Default: None, which means all rows in host memory.
         value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages and decaying sums, 'float32' or

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a dense program as one operator, and its gradient as another operator.
 
-Each number of arguments has its own class, because the graph compiler refuses a `bprop` with a
-variable number of arguments. The classes are made from source text that the compiler can read.
+There is a separate class for each number of arguments, because the graph compiler refuses a `bprop`
+with a variable number of arguments. The classes are made from source text that the compiler can
+read.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the steps of a forward pass that one operator computes.
+"""Chooses which steps of a forward pass one operator computes.
 
 Each step belongs to one of three stages. Stage 0 runs before the operator: steps that need no
 result of the operator's layers, such as lookups. Stage 1 consists of the steps that the operator
