@@ -209,7 +209,7 @@ def other_words() -> list[str]:
 
 
 def twins() -> list[str]:
-    """Pairs of classes that do the same work on rows, and so duplicate code."""
+    """Pairs of classes that duplicate code, because both do the same work on rows."""
     classes = {
         node.name
         for file in files("*.py", folders=(PACKAGE.name,))

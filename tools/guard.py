@@ -47,7 +47,7 @@ def recording(names: list[str], jobs: int) -> dict[str, Any]:
 
 
 def recording_of(tree: Path, only: list[str] | None, jobs: int) -> dict[str, Any]:
-    """Return the results of another tree's runs, made by the other tree's tool and interpreter."""
+    """Run the tool of another tree with that tree's interpreter, and return the results."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "recording.json"
         python = tree / ".venv" / "bin" / "python"

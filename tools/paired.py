@@ -57,7 +57,7 @@ def figure(results: dict[str, Any], name: str) -> float:
 
 
 def compare(this: list[float], other: list[float]) -> dict[str, Any]:
-    """Return medians, their ratio, and its 95 % interval by bootstrap over the pairs."""
+    """Return the medians, the ratio of the medians, and a bootstrap 95 % interval of the ratio."""
     pairs = np.array([this, other])
     chosen = np.random.default_rng(0).integers(0, len(this), (RESAMPLES, len(this)))
     medians = np.median(pairs[:, chosen], axis=2)

@@ -189,7 +189,7 @@ def options(parser: argparse.ArgumentParser, program: str) -> Iterator[tuple[str
 
 
 def differences(before: Record, now: Record) -> tuple[list[str], bool]:
-    """Return one line per difference between two records, and whether nothing is lost or changed.
+    """Return a line per difference between two records, and True if nothing is lost or changed.
 
     Example:
         >>> differences({"a.f": {"kind": "function"}}, {"a.g": {"kind": "function"}})

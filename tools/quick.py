@@ -312,7 +312,7 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
     Args:
         files: the test files.
         seconds: the time.
-        whole: files of `files` that run first, slow tests included.
+        whole: test files in `files` to run first; their slow tests run too.
     """
     plugin = _Deadline(seconds)
     codes = {0}
@@ -330,7 +330,7 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
 
 
 def tests_to_run(changed: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Return the changed test files, and the files of `ALWAYS` with the nearest test files."""
+    """Return the changed test files, and the files of `ALWAYS` plus the nearest test files."""
     near = nearest_tests(changed)
     tests = [str(file) for file in changed if _is_test(file) and file.suffix == ".py"]
     return tests, [file for file in dict.fromkeys([*ALWAYS, *map(str, near)]) if file not in tests]
@@ -393,7 +393,7 @@ _SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.MULTILINE)
 
 
 def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
-    """Return the C++ test files that a change may break, the nearest first.
+    """Return the C++ test files that a change may break, sorted from nearest to farthest.
 
     A change may break tests in the folder of a changed file, or in the nearest folder above that
     has tests. A change to a header may break tests that include the header, directly or through

@@ -48,7 +48,7 @@ class Place:
 
     @property
     def authorized(self) -> tuple[str, str]:
-        """Return the header of a valid token."""
+        """Return the name and value of an HTTP header with a valid token."""
         return "authorization", f"Bearer {self.token}"
 
 

@@ -37,7 +37,7 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def rows_of(batches: Iterable[dict[str, np.ndarray]]) -> Rows:
-    """Return the rows of some batches as one batch.
+    """Concatenate batches, and return the rows as one batch.
 
     Example:
         >>> one = {"ids": np.array([[1, 2]]), "label": np.ones((1, 1), np.float32)}

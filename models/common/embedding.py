@@ -45,7 +45,7 @@ class FieldEmbedding(nn.Cell):
 
     Attributes:
         dim: number of floats in an embedding.
-        parts: a tuple that contains the pair (F, dim) of the output.
+        parts: the tuple `((F, dim),)`, the shape of the output's rows.
         table: the cell that looks up rows.
 
     Raises:

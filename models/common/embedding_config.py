@@ -37,10 +37,10 @@ class EmbeddingConfig:
             16.
         std: standard deviation of the normal initial values, at least 0; it sets the table's
             `initializer`. Default: 0.01.
-        kind: 'hash', 'static' or 'converted'. With 'hash', tables grow with the ids, and no two ids
-            share a row. With 'static', tables have a fixed number of rows. With 'converted',
-            `mindspore_rec.convert` converts an ordinary `nn.Embedding` over the ids of the training
-            rows to a hash table. Default: 'hash'.
+        kind: kind of the tables, 'hash', 'static' or 'converted'. With 'hash', tables grow with the
+            ids, and no two ids share a row. With 'static', tables have a fixed number of rows. With
+            'converted', `mindspore_rec.convert` converts an ordinary `nn.Embedding` over the ids of
+            the training rows to a hash table. Default: 'hash'.
         tables: 'one' for one table for all fields, or 'per_field' for one table per field. With
             'one', ids of different fields must not collide. Keys from `mindspore_rec.category_keys`
             do not collide, because each key is salted with the field's name. Default: 'one'.
@@ -60,17 +60,17 @@ class EmbeddingConfig:
         admission_threshold: number of an id's occurrences in training at which the id gets a row,
             at least 1. Sets the table's `admission`. Occurrences in all epochs are counted, unless
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
-        max_idle_steps: number of steps without an occurrence of a key after which the key's row is
-            evicted. Sets the table's `eviction`. Not for 'static'. Default: None, which means that
-            rows are never evicted.
+        max_idle_steps: a row is evicted if its key does not occur for this number of steps. Sets
+            the table's `eviction`. Not for 'static'. Default: None, which means that rows are never
+            evicted.
         max_rows: maximum number of rows of each table; if a table has more rows, the least recently
             used rows are evicted. Sets the table's `eviction`. Not for 'static'. Default: None,
             which means no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
             Default: None, which means that the lookup returns 0.
-        cache: tiers that store the rows: a mapping of the arguments of
-            `mindspore_rec.CacheConfig`. Only tables of kind 'hash' or 'static' on the host can
-            have a cache. Default: None, which means all rows in host memory.
+        cache: arguments of `mindspore_rec.CacheConfig`, a mapping; the arguments set the tiers that
+            store the rows. Only tables of kind 'hash' or 'static' on the host can have a cache.
+            Default: None, which means all rows in host memory.
         value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages and decaying sums, 'float32' or

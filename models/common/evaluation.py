@@ -84,7 +84,7 @@ def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
 
 
 def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return logits and labels of the test rows, float32 `[rows, tasks]` each.
+    """Return the logits and the labels of the test rows, two float32 arrays `[rows, tasks]`.
 
     With several workers, each worker predicts only its share of the batches, and then receives the
     logits of all batches. Batches are not split, so the logits are bit-identical to a single

@@ -149,7 +149,7 @@ class HistoryModel:
 def history_model(
     title: str, network: type[Network], settings: type[Any], times: bool = False
 ) -> HistoryModel:
-    """Return the description of a model over histories; `settings` must be from the model's folder.
+    """Return the description of a model that reads histories.
 
     Args:
         title: name for people.
@@ -169,7 +169,7 @@ def train(model: HistoryModel, config: Any, save: Path | None = None) -> dict[st
 
     Args:
         model: the model.
-        config: a configuration of the class `model.config`.
+        config: the configuration, an instance of the class `model.config`.
         save: directory in which to save the model of the best epoch. Default: None.
 
     Returns:
@@ -269,7 +269,7 @@ def evaluate_command(model: HistoryModel, arguments: list[str] | None = None) ->
 
 
 def _read(model: HistoryModel, options: argparse.Namespace) -> Any:
-    """Return the configuration that a command names, with its seed."""
+    """Read the configuration that a command names; `--seed` replaces the configuration's seed."""
     config = read_yaml(config_path(options.config, model.configs), model.config)
     if options.seed is None:
         return config

@@ -152,7 +152,7 @@ class ZooModel:
         """Return the network that a configuration describes.
 
         Args:
-            config: configuration of the class `self.config`.
+            config: the configuration, an instance of the class `self.config`.
             fields: number of categorical fields.
             dense: number of numeric columns.
             name: prefix of the tables' names.
@@ -192,7 +192,7 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics of `evaluation`; if `evaluation` is None, of the last evaluation in training."""
+        """Metrics of `evaluation` if it is set, otherwise of the last evaluation in training."""
         return self.summary.metrics if self.evaluation is None else self.evaluation.metrics
 
 
@@ -230,7 +230,7 @@ def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> 
 
     Args:
         model: model to build.
-        config: configuration of the class `model.config`.
+        config: the configuration, an instance of the class `model.config`.
         data: training data, from `open_run`.
         name: prefix of the tables' names. Default: the model's name.
 
@@ -277,7 +277,7 @@ def train(
 
     Args:
         model: model to train.
-        config: configuration of the class `model.config`.
+        config: the configuration, an instance of the class `model.config`.
         data: training data, from `open_run`.
         name: prefix of the tables' names. Default: the model's name.
         progress: whether to show a progress bar, as for `RecModel.train`. Default: True.

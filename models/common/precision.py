@@ -34,8 +34,8 @@ def lower_precision(net: nn.Cell, name: str) -> None:
     Weights, embeddings and all sums stay float32. With 'bfloat16', all layers that have a fused
     form round both factors of each product. Type 'bfloat16' is faster than float32 on processors
     that multiply bfloat16 (AVX-512 BF16 or AMX; Ascend), and slower on other processors. With
-    'float16', only the linear layers of perceptrons compute in float16, as MindSpore's own layers.
-    With 'float32', nothing changes.
+    'float16', only the linear layers of perceptrons compute in float16, and the perceptrons then
+    use MindSpore's own layers. With 'float32', nothing changes.
 
     Args:
         net: the network, not yet compiled.
@@ -63,7 +63,7 @@ def loss_scale(name: str) -> float:
 
 
 class _Float32(nn.Cell):
-    """Cell that converts the output of layers that compute in another type to float32."""
+    """Cell that converts its input to float32; follows layers that compute in another type."""
 
     def construct(self, x: Tensor) -> Tensor:
         return x.astype(ms.float32)

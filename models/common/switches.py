@@ -74,7 +74,7 @@ def with_switches(config: Any, options: argparse.Namespace) -> Any:
 
 
 def _other_kind(kind: str) -> dict[str, Any]:
-    """Return new values of the fields of `EmbeddingConfig` that depend on `kind`."""
+    """Return new values for all `EmbeddingConfig` fields that depend on the kind of tables."""
     default = EmbeddingConfig()
     return {
         "kind": kind,

@@ -29,8 +29,8 @@ class TrainConfig:
         epochs: number of passes over the training data. Default: 1.
         evaluations: number of evaluations during training, evenly spread. Default: 10.
         seed: seed of the initial values and the row order. Default: 0.
-        admission_counts: 'every_epoch' or 'first_epoch': the epochs in which a hash table counts
-            ids for admission. With 'every_epoch', an id that occurs once in the data reaches a
+        admission_counts: epochs in which a hash table counts ids for admission, 'every_epoch' or
+            'first_epoch'. With 'every_epoch', an id that occurs once in the data reaches a
             threshold of 3 in the third epoch. With 'first_epoch', each occurrence in the data is
             counted only once. Default: 'every_epoch'.
 

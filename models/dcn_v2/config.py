@@ -25,8 +25,8 @@ class ModelConfig:
         layers: number of cross layers. Default: 3.
         experts: number of experts in a layer of a mixture. Default: None, which means 4 experts if
             `cross` is 'mixture'.
-        rank: width of an expert of a mixture. Default: None, which means width 32 if `cross` is
-            'mixture'.
+        rank: width (rank) of an expert in a mixture. Default: None, which means width 32 if `cross`
+            is 'mixture'.
         hidden: widths of the perceptron's layers. Default: 256, 128.
         dropout: dropout rate in the perceptron. Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.

@@ -58,7 +58,7 @@ class FtrlConfig:
 
 @dataclass(frozen=True)
 class WideDeepOptimizer(OptimizerConfig):
-    """FTRL for the wide part, as in the paper, and LazyAdam for the deep part.
+    """Settings of FTRL for the wide part, as in the paper, and of LazyAdam for the deep part.
 
     Args: as for `OptimizerConfig`, and
 
@@ -84,7 +84,7 @@ class Config(RunConfig):
 def make_optimizer(
     net: WideDeep, config: WideDeepOptimizer, steps: int = 1, loss_scale: float = 1.0
 ) -> nn.Optimizer:
-    """Return the optimizer of both parts, which updates both parts in each step.
+    """Return an optimizer that updates the wide part and the deep part in each step.
 
     Args:
         net: the network.

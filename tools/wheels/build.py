@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("python3.10", "python3.11", "python3.12")
 POLICY = "manylinux_2_28"
-# Prefixes of the symbols of Python and MPI, which have no symbol versions.
+# Symbols of Python and MPI have no versions and begin with one of these prefixes.
 FROM_ELSEWHERE = ("Py", "_Py", "MPI_", "ompi_")
 # The command auditwheel accepts only wheels for the processor on which it runs.
 AUDITWHEEL = """import platform, sys
@@ -268,7 +268,7 @@ def compiled_in(python: Path, tools: Tools) -> list[Part]:
 
 
 def finish(raw: Path, python: Path, machine: str, work: Path, output: Path) -> list[Path]:
-    """Strip, check and tag a wheel, and make the wheel for serving; return the paths of both."""
+    """Strip, check and tag a wheel, and make the wheel for serving; return both wheels' paths."""
     tools = Tools(machine)
     tag = raw.name.split("-")[2]
     debug = output / "debug" / f"{tag}-{machine}"

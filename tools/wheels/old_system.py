@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes libraries to link with, so that a wheel runs on systems older than the build system.
+"""Writes libraries for the linker, so that a wheel runs on systems older than the build system.
 
 A program that is linked with this system's C library requires the newest version of each symbol, so
 the program does not start on an older system. This module writes libraries without code, which

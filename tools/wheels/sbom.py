@@ -28,7 +28,7 @@ def _library(name: str, version: str | None, kind: str, **fields: Any) -> dict[s
 
 
 def _required(line: str) -> tuple[str, str, str]:
-    """Return the package's name, the versions and the condition in a line `Requires-Dist`.
+    """Split a line `Requires-Dist` into the package's name, the versions and the condition.
 
     Example:
         >>> _required('redis[hiredis]<9,>=5.1; extra == "redis"')

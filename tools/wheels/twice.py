@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build the wheels again somewhere else, and compare all files byte by byte.
 
-The second build uses a copy of the tree in another folder, a new environment, and another umask,
-language and time zone, and begins later. If the bytes of a file depend on the folder, the
-environment, the umask, the language, the time zone or the time, the builds differ.
+The second build runs later, in a copy of the tree in another folder, with a new environment and
+another umask, language and time zone. If the bytes of a file depend on the folder, the environment,
+the umask, the language, the time zone or the time, the builds differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OTHERWISE = {"LC_ALL": "C", "TZ": "Pacific/Kiritimati"}
 
 
 def copy_tree(root: Path, target: Path) -> None:
-    """Copy the files of a clone that git tracks, and untracked files that git does not ignore."""
+    """Copy the files that git tracks in a clone, and untracked files that git does not ignore."""
     options = ("--cached", "--others", "--exclude-standard", "-z")
     listed = subprocess.check_output(["git", "ls-files", *options], cwd=root, text=True)
     for name in filter(None, listed.split("\0")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a trained network's table, for the keys of one field of its schema."""
+"""Reads the rows of a field's keys from the table of a trained network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["rows_of_field"]
 
 
 def rows_of_field(network: nn.Cell, field: Field, keys: np.ndarray) -> np.ndarray:
-    """Return the rows of keys, float32 `[N, dim]`; zeros for keys without a row.
+    """Return the rows for `keys`: a float32 array `[N, dim]`, with zeros for keys without a row.
 
     Args:
         network: a network that was made from a schema.

@@ -24,12 +24,12 @@ class HSTU(NextItemNetwork):
         s_h = \text{norm}(\text{blocks}_h([v_{h1}, ..., v_{hn}])_n)
 
     A block adds two learned biases to the attention score of two events. One bias depends on the
-    distance of the events in the history, the other bias on the time between the events. The times
-    of the events are the first side column (`side_of`) of the history with ``values="int64"``, in
+    distance of the events in the history, the other bias on the time between the events. The first
+    side column (`side_of`) with ``values="int64"`` contains the times of the history's events, in
     any unit. Without a column of times, a block adds only the bias of the distance.
 
-    Candidates, the other side columns, the other columns of the row and the linear part work as in
-    `SASRec`.
+    Candidates, all side columns except the times, all columns outside the histories, and the linear
+    part work as in `SASRec`.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
     for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152.

@@ -33,7 +33,7 @@ class InputLayer(nn.Cell):
 
     Args:
         features: description of the arrays, such as the attribute `features` of a `Network`.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic'.
+        numbers: use of the numeric columns, 'concat', 'embed', 'piecewise' or 'periodic'.
         name: name of the embeddings' table, or prefix of the tables' names.
         seed: seed of the embeddings' initial values. Default: 0.
         members: number of members. With more than 1 member, the cell returns the rows of all
@@ -141,7 +141,7 @@ class FirstOrder(nn.Cell):
     Args:
         features: description of the arrays, such as the attribute `features` of a `Network`.
         name: name of the weights' table, or prefix of the tables' names.
-        seed: seed of the table. Default: 0.
+        seed: seed of the table, as in `TableConfig`. Default: 0.
         members: number of members; the cell repeats its output for each member. Default: 1.
 
     Inputs:

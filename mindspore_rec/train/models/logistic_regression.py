@@ -25,7 +25,8 @@ class LogisticRegression(Network):
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
         name: prefix of the tables' names. Default: 'logistic_regression'.
-        seed: seed of the tables. The weights of ids start at 0 for any seed. Default: 0.
+        seed: seed of the tables, as in `TableConfig`. The weights of ids start at 0 for any seed.
+            Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.

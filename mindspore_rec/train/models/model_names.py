@@ -34,7 +34,7 @@ module_files: dict[str, str] = {}
 
 
 def places() -> dict[str, str]:
-    """Return each model's 'module:Class' by name, including models of installed packages.
+    """Return a dict from model names to 'module:Class', including models of installed packages.
 
     Example:
         >>> places()["dcn"]

@@ -65,8 +65,8 @@ class Network(nn.Cell):
         `[members * B, T]` and contains the outputs of one member after the other.
 
     Attributes:
-        schema: a copy of the schema; None if the network was made from a `Features`. The scales of
-            the copy learn when the network is trained.
+        schema: a copy of the schema; None if the network was made from a `Features`. Training the
+            network also changes the scales of the copy.
         features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, which means that the network has one output.
@@ -188,7 +188,7 @@ class Network(nn.Cell):
     def is_started(self) -> bool:
         """True if the label scale was set.
 
-        In a network without a label scale, True if any last bias is not 0.
+        For a network without a label scale, the property is True if any last bias is not 0.
 
         The label scale and the last biases are set by training, by loading a checkpoint and by
         `start_at`. If the mean of every label is 0.5, `start_at` sets the last biases to 0, and the

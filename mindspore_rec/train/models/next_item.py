@@ -40,9 +40,9 @@ class NextItemNetwork(Network):
         """Make the cells.
 
         Args:
-            blocks_of: function that returns the blocks of a history. The arguments of the function
-                are `dim`, the width of an event's vector, and `columns`, the columns of the
-                history. The inputs of a block are values, offsets and times.
+            blocks_of: function that makes the blocks (cells) for a history. The arguments of the
+                function are `dim`, the width of an event's vector, and `columns`, the columns of
+                the history. The inputs of a block are values, offsets and times.
         """
         recipe: Any = self._recipe
         name, seed, numbers = recipe["name"], recipe["seed"], recipe["settings"]["numbers"]
@@ -98,7 +98,7 @@ class _States(nn.Cell):
     """Normalized output of the last block for the newest event of each list.
 
     Args:
-        dim: width of an event.
+        dim: width of an event's vector.
         blocks: the blocks, whose inputs are values, offsets and times.
 
     Inputs:

@@ -24,10 +24,10 @@ class SASRec(NextItemNetwork):
     In the formula, the vectors of the events of history h are :math:`v_{hj}`, oldest first. Each
     vector is multiplied by the square root of its width. The vector :math:`c_h` belongs to the
     candidate, the item that the row scores. The state :math:`s_h` is the output of the blocks for
-    the newest event, 0 for an empty history. A block is a `HistoryTransformer`, and the first block
-    adds the vectors of positions. A matrix maps the row's other columns, x, to a vector that is
-    added to the state. The linear part w has one weight for each id and one weight for each number
-    of the row. The candidate also has a weight, which expresses how popular the item is.
+    the newest event, or 0 if the history is empty. A block is a `HistoryTransformer`, and the first
+    block adds the vectors of positions. A matrix maps the row's other columns, x, to a vector that
+    is added to the state. The linear part w has one weight for each id and one weight for each
+    number of the row. The candidate also has a weight, which expresses how popular the item is.
 
     If the other columns describe the user and not the item, an item's score is the dot product of a
     user's vector and an item's vector, plus the item's weight.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SchemaFeatures: the arrays of a schema, for networks."""
+"""SchemaFeatures: describes the arrays of a schema to a network."""
 
 from __future__ import annotations
 

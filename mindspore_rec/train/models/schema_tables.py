@@ -16,7 +16,7 @@ __all__ = ["Window", "table_config", "users_tables", "windows_of"]
 
 
 class Window(NamedTuple):
-    """Consecutive columns of `ids` that one lookup reads: keys of one table, or one bag.
+    """Consecutive columns of `ids` that one lookup reads: single keys of one table, or one bag.
 
     `dropout` contains, for each column, the probability that a training step drops the column's
     key.

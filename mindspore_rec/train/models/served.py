@@ -24,16 +24,17 @@ BUILDER = "mindspore_rec.models:served"
 
 
 class Served(nn.Cell):
-    """Network that returns a probability for a label with two values, else a predicted number.
+    """Network that returns, for each label, a probability (two-valued labels) or a number.
 
     Args:
         network: a network that was made from a schema.
 
     Inputs:
         ids: int64 Tensor `[B, K]`, the schema's array `ids`.
-        arrays: the arrays after `ids` in `Schema.inputs`: `numbers`, float32 Tensor `[B, N]`, left
-            out if N is 0, and the arrays of histories. The offsets of a history, int64 Tensor
-            `[B]`, exclude the last offset, as in requests of the Open Inference Protocol.
+        arrays: the arrays after `ids` in `Schema.inputs`. The array `numbers` (float32 Tensor `[B,
+            N]`; left out if N is 0) comes first, and the arrays of histories follow. The offsets of
+            a history, int64 Tensor `[B]`, exclude the last offset, as in requests of the Open
+            Inference Protocol.
 
     Outputs:
         float32 Tensor `[B, T]`.
@@ -60,8 +61,8 @@ class Served(nn.Cell):
             for place, values in places.items()
             for value in values
         }
-        # For each input with offsets, the index of an input with the values; -1 for all other
-        # inputs.
+        # For each input with a history's offsets, the index of an input with values of the history;
+        # -1 for all other inputs.
         self.counted = tuple(
             places[place][0] if place in places else -1 for place in range(len(schema.inputs))
         )

@@ -120,7 +120,7 @@ class CrossNetMix(CrossLayers):
         return crossed
 
     def gate_weights(self, x: Tensor) -> Tensor:
-        """Return the experts' gate weights for a layer with input x, float32 `[B, experts]`.
+        """Return the experts' gate weights, float32 `[B, experts]`, for a layer with input x.
 
         The gate weights of each row sum to 1.
         """

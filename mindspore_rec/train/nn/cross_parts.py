@@ -47,7 +47,7 @@ class CrossLayers(FusedLayer):
         self.out_features = sum(self.in_features)
 
     def construct(self, *inputs: Tensor) -> Tensor:
-        """Return the output of the last layer, float32 `[B, out_features]`."""
+        """Return the last layer's output, float32 `[B, out_features]`."""
         check_inputs(inputs, self.in_features)
         if self.is_fused:
             return self._run_fused((*inputs, *self.learned()))

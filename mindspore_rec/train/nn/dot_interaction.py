@@ -46,9 +46,9 @@ class DotInteraction(FusedLayer):
         dense: float32 Tensor `[B, embedding_dim]`, an input only if the cell's `dense` is True.
 
     Outputs:
-        float32 Tensor `[B, n (n - 1) / 2]`, where n is `fields`, or `fields + 1` with `dense`. With
-        `diagonal`, the number of products is n (n + 1) / 2. With `dense`, the output also contains
-        the `embedding_dim` columns of the input `dense`.
+        float32 Tensor `[B, n (n - 1) / 2]`, where n is `fields`, or `fields + 1` if `dense` is
+        True. If `diagonal` is True, the number of products is n (n + 1) / 2. If `dense` is True,
+        the output also contains the `embedding_dim` columns of the input `dense`.
 
     Attributes:
         out_features: width of the output.

@@ -41,7 +41,7 @@ _Cell = TypeVar("_Cell", bound=nn.Cell)
 def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
-    `fuse` runs `construct` in Python, once for each combination of a value of `self.training` and a
+    `fuse` runs `construct` in Python, once for each value of `self.training` and each possible
     number of optional arguments. The arguments are stand-ins, which record the operations on
     Tensors. One `FusedGraph` replaces the layers that an operator can compute: `MLP`, `CrossNet`,
     `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`,
@@ -257,7 +257,7 @@ def _can_fall_back(graph: FusedGraph) -> bool:
 
 
 def _attributes_of(cell: nn.Cell) -> dict[str, Any]:
-    """Return a cell's attributes that are numbers, functions or containers of these, by name."""
+    """Return a dict of a cell's attributes, in a form that can be compared later."""
     attributes = {
         name: constant_of(value)
         for name, value in vars(cell).items()
@@ -401,7 +401,7 @@ class _Operators:
         cells: maps the `id` of each cell to the cell's path as Python text, such as
             'self.towers[0]'.
         names: maps the `id` of each cell to the cell's name, such as 'towers.0'.
-        graphs: the name and cell of each operator, by the operator's layers, inputs and outputs.
+        graphs: maps each operator's key (layers, inputs, outputs) to its pair (name, cell).
     """
 
     def __init__(self, network: nn.Cell) -> None:

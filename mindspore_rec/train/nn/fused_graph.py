@@ -132,7 +132,7 @@ class FusedGraph(FusedLayer):
         return outputs[0] if len(self.results) == 1 else outputs
 
     def fits(self, inputs: Any, matrices: Any, may_branch: bool) -> Any:
-        """Return whether all Tensors have the same number of rows and the widths of the inputs.
+        """Return whether the Tensors have equally many rows, and each Tensor has its input's width.
 
         Static shapes are compared once, when the graph is compiled. For dynamic shapes, the
         function returns True if `expects_rows` is True. If `expects_rows` is False and `may_branch`
@@ -288,7 +288,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """For each value, return the first value in the value's join, and the offset in the join.
+    """Return, for each value, the first value of the join that contains it, and its offset there.
 
     Raises:
         ValueError: a value is part of two joins that need the value at different offsets.

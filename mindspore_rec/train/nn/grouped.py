@@ -42,7 +42,8 @@ class GroupedEmbedding(nn.Cell):
 
     Outputs:
         float32 Tensor `[..., tables, dim]` if all rows have the same size `dim`. If the sizes
-        differ, a float32 Tensor `[..., sum of the dims]` with the concatenated rows of the tables.
+        differ, the output is a float32 Tensor `[..., sum of the dims]`, which contains the
+        concatenated rows of the tables.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

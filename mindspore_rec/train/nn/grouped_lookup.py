@@ -76,7 +76,7 @@ class GroupedLookup(nn.Cell):
         self._eval = custom_op("MsrGroupLookupEval", ms.float32, eval_bprop)
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids, float32 `[..., tables, dim]`."""
+        """Look up ids; return the rows, float32 `[..., tables, dim]`."""
         # The operator has the sum of all anchors as an input. In the backward pass, the operator
         # returns a token as the gradient of this sum, and the sum passes the token on to each
         # anchor.

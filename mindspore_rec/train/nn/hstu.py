@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HSTU: the block of the hierarchical sequential transduction unit, over histories."""
+"""HSTU: a block of the hierarchical sequential transduction unit, which reads histories."""
 
 from __future__ import annotations
 

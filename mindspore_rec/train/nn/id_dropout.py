@@ -20,8 +20,8 @@ class IdDropout(nn.Cell):
     A lookup with the padding key returns zeros for a dropped id, as for an id without a row. The
     network thus learns to predict for ids without a row, and relies less on rare ids. As in
     `SeededDropout`, masks are drawn in advance and each row of a batch uses the next mask. The
-    masks depend only on the seed and the number of training steps, which a checkpoint saves. All
-    workers begin with the same masks.
+    masks depend only on the seed and the number of training steps; a checkpoint saves this number.
+    All workers begin with the same masks.
 
     Args:
         rates: for each column of the ids, the probability that an id is dropped, in [0, 1).

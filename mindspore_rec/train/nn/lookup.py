@@ -27,7 +27,7 @@ __all__ = [
 
 
 def check_coefficient(value: int) -> int:
-    """Check that `value` is a legal `faae_coefficient`, an int in `[1, 2**20]`; return `value`.
+    """Check that `value` is a legal `faae_coefficient` (an int in `[1, 2**20]`); return `value`.
 
     The argument's name comes from Rec SDK, where "faae" stands for "feature admission and
     eviction". Each occurrence of an id in a lookup adds this coefficient to the id's count.
@@ -59,7 +59,7 @@ def check_counts(config: Any, faae_coefficient: int) -> None:
 
 
 def check_max_norm(value: float | None) -> float | None:
-    """Check that `value` is a legal `max_norm`, None or a number above 0; return `value`.
+    """Check that `value` is a legal `max_norm` (None or a number above 0); return `value`.
 
     Raises:
         TypeError, ValueError: `value` is neither None nor a finite number above 0.
@@ -112,7 +112,7 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
 
 
 def check_padding_key(value: int | None) -> int | None:
-    """Check that `value` is a legal `padding_key`, None or an int64; return `value`.
+    """Check that `value` is a legal `padding_key` (None or an int64); return `value`.
 
     Raises:
         TypeError, ValueError: `value` is neither None nor an int in the range of int64.
@@ -125,7 +125,7 @@ def check_padding_key(value: int | None) -> int | None:
 
 
 def check_sparse(sparse: bool) -> None:
-    """Raise ValueError unless `sparse` is True; with `sparse`, MindSpore's gradients are per key.
+    """Raise ValueError unless `sparse` is True, which means gradients per key in MindSpore.
 
     Example:
         >>> check_sparse(True)

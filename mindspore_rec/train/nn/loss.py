@@ -77,7 +77,7 @@ class BCEWithLogitsLoss(nn.LossBase):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator computes float32 losses; constant in a compiled graph."""
+        """True if one operator computes float32 losses; a compiled graph keeps the value."""
         return self.fused is not None and may_fuse([self])
 
     def construct(self, input: Tensor, target: Tensor) -> Tensor:
@@ -116,8 +116,8 @@ def differentiable(loss: nn.Cell) -> nn.Cell:
         loss: any loss.
 
     Returns:
-        The loss itself. For a `mindspore.nn.BCEWithLogitsLoss` with reduction 'mean' in PyNative
-        mode, a cell that computes the same loss with the correct gradient.
+        The loss itself; but in PyNative mode, a `mindspore.nn.BCEWithLogitsLoss` with reduction
+        'mean' is replaced by a cell that computes the same loss with the correct gradient.
 
     Example:
         >>> differentiable(nn.MSELoss())

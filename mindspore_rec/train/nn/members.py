@@ -49,7 +49,7 @@ class MemberRows(nn.Cell):
 
     Args:
         shape: shape of a row: `(numbers,)`, or `(vectors, width of a vector)`.
-        members: number K of members.
+        members: number of ensemble members, K.
         seed: seed of the random signs; one or several ints.
         first: cell that computes the rows from the input. Default: None, which means that the input
             `x` contains the rows.
@@ -92,7 +92,7 @@ class MemberRows(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator repeats the rows; constant in a compiled graph."""
+        """True if one operator repeats the rows; a compiled graph keeps the value."""
         return self.repeats is not None and may_fuse([self])
 
     def construct(self, x: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class MemberLogits(nn.Cell):
     that is a number, the prediction is the mean of the members' numbers.
 
     Args:
-        members: number K of members.
+        members: number of ensemble members, K.
         binary: for each task, True if the task's label has two values.
 
     Inputs:

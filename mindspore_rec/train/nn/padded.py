@@ -24,8 +24,8 @@ class ToPadded(nn.Cell):
 
     Args:
         length: number of values per row of the block, L, 1 to 65536.
-        keep: which `length` values of a longer list to keep, the 'last' or the 'first'. Default:
-            'last'.
+        keep: 'last' to keep the last `length` values of a longer list, 'first' to keep the first.
+            Default: 'last'.
         padding: value of the padding, such as `PADDING_KEY` for keys. Default: 0.
 
     Inputs:
@@ -101,7 +101,7 @@ class ToValues(nn.Cell):
 
     @property
     def is_eager(self) -> bool:
-        """True in PyNative mode; constant in a compiled graph."""
+        """True in PyNative mode; a compiled graph keeps the value."""
         return bool(ms.get_context("mode") == ms.PYNATIVE_MODE)
 
     def construct(self, block: Tensor, offsets: Tensor, values: Tensor) -> Tensor:

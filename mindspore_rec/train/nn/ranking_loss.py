@@ -87,7 +87,7 @@ class SampledSoftmaxLoss(nn.Cell):
     corpus item recommendations (https://doi.org/10.1145/3298689.3346996).
 
     Args:
-        temperature: the number :math:`\tau` by which products are divided. Default: 1.0.
+        temperature: the number :math:`\tau` by which dot products are divided. Default: 1.0.
 
     Inputs:
         - **user** (Tensor): float32 ``[B, dim]``, a vector per row.
@@ -193,7 +193,7 @@ class BPRLoss(nn.Cell):
 
 
 def _log_sum(logits: Tensor) -> Tensor:
-    """Return log(sum(exp(row))), ``[B]``, for each row of ``logits``, ``[B, N]``."""
+    """Map each row of ``logits`` ``[B, N]`` to log(sum(exp(row))); return the results, ``[B]``."""
     most = ops.stop_gradient(ops.amax(logits, 1, True))  # `max` refuses an empty batch
     sums = ops.sum(ops.exp(logits - most), 1)
     return ops.log(sums) + ops.reshape(most, (-1,))

@@ -88,7 +88,7 @@ class TargetAttention(_Parts):
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction" (DIN), KDD 2018,
-    https://arxiv.org/abs/1706.06978. The difference c - v is in the code of the paper's authors.
+    https://arxiv.org/abs/1706.06978. The code of the paper's authors also passes c - v to the MLP.
 
     Args:
         embedding_dim: width of a candidate and of a value, 1 to 8192.

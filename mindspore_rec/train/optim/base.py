@@ -147,7 +147,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- construction
 
     def _check_rates(self, learning_rate: Any) -> None:
-        """Check the learning rates; a subclass overrides this method to refuse some kinds."""
+        """Check the learning rates; an override may refuse some kinds of rates."""
 
     def _make_state(self, state: Mapping[str, float]) -> None:
         dense = ParameterTuple(self._parameters[i] for i in self._dense_index)
@@ -197,7 +197,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- what a rule defines
 
     def prepare(self, step: Tensor) -> Any:
-        """Return values for `dense_step` that depend only on the step (float32, 0-d, from 1)."""
+        """Return values for `dense_step` that depend only on `step` (float32, 0-d, from 1)."""
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
@@ -357,7 +357,7 @@ class SparseOptimizer(nn.Optimizer):
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Outside a graph, do one step for tables only, with handles from `lookup_with_handles`.
+        """Do one step for tables only, outside a graph; `lookup_with_handles` returns the handles.
 
         Gradients of a row that occurs several times are summed; gradients of ids that were not
         admitted are dropped. A call of `apply_by_handle` counts as one step of the optimizer. If
@@ -412,5 +412,5 @@ class SparseOptimizer(nn.Optimizer):
 
 
 def clip_factor(norm: Any, clip: float) -> Any:
-    """Return the factor that reduces gradients of the global norm `norm` to `clip`; at most 1."""
+    """Return the factor, at most 1, that reduces the global norm `norm` to at most `clip`."""
     return clip / ops.maximum(norm, ops.cast(clip, ms.float32))

@@ -68,8 +68,8 @@ class DenseStep(nn.Cell):
         self.__dict__["_states_of"] = tuple(tuple(each) for each in states)
         count = len(parameters)
         decaying = [j for j in range(count) if decayed[j]]
-        # The array of numbers for a step begins with a learning rate for each parameter in
-        # `rates_of`. The weight decays of the parameters in `decays_of` follow the learning rates.
+        # For each step, one array contains the learning rates of the parameters in `rates_of`,
+        # followed by the weight decays of the parameters in `decays_of`.
         self.rates_of = tuple(range(count if own_rates else 1))
         self.decays_of = tuple(decaying if own_decays else decaying[:1])
         numbers = len(self.rates_of) + len(self.decays_of)
@@ -119,7 +119,7 @@ class DenseNorm(nn.Cell):
         self._sum = custom_op("MsrDenseGradNorm", ms.float32)
 
     def construct(self, gradients: Any, scale: Tensor) -> Tensor:
-        """Return the sum of squares of all gradients times `scale`: float32, 0-d."""
+        """Multiply all gradients by `scale`, and return the sum of their squares: float32, 0-d."""
         inputs: Any = ()
         for gradient in gradients:
             inputs += (as_float32(gradient),)
@@ -133,7 +133,7 @@ class DenseNorm(nn.Cell):
 
 
 def _writing_op(name: str) -> Any:
-    """Return an operator of the native core that writes to Parameters among its inputs."""
+    """Return an operator of the native core that may write to its inputs."""
     op = custom_op(name, ms.float32)
     # A single signature describes all inputs, however many there are. In PyNative mode, MindSpore
     # applies the signatures of the first Custom operator to every Custom operator, so every

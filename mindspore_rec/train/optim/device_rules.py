@@ -3,7 +3,7 @@
 
 Each rule takes gathered rows `w [n, dim]`, their states `s [n, width]` in the layout of the native
 core, and the summed raw gradients `g [n, dim]`. The rule returns the new `w` and `s`. Each rule
-does the operations of `csrc/rows/kernels.inl` in the same order.
+does the same operations as `csrc/rows/kernels.inl`, in the same order.
 """
 
 from __future__ import annotations

@@ -90,7 +90,8 @@ class FTRL(SparseOptimizer):
         self._lr_power = lr_power
         self._l1 = l1
         self._l2 = l2
-        # The operators are instances rather than functions, so that `target` can set their device.
+        # The operators are instances rather than functions, so that `target` can set the operators'
+        # device.
         self._add, self._sub, self._mul, self._div = ops.Add(), ops.Sub(), ops.Mul(), ops.RealDiv()
         self._sqrt, self._pow, self._abs, self._sign = ops.Sqrt(), ops.Pow(), ops.Abs(), ops.Sign()
         self._greater, self._select, self._zeros_like = ops.Greater(), ops.Select(), ops.ZerosLike()

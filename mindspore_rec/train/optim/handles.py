@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training by handle: one optimizer step of tables only, outside a graph."""
+"""Training by handle: one optimizer step for tables only, outside a graph."""
 
 from __future__ import annotations
 

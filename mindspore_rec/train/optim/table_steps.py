@@ -17,7 +17,7 @@ __all__ = ["TableSteps"]
 
 
 class TableSteps(nn.Cell):
-    """Cell that updates the rows with a gradient in several tables, on the host or on a device.
+    """Cell that does the optimizer step of several tables, on the host or on a device.
 
     Args:
         owners: the tables.

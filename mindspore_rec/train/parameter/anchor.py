@@ -47,8 +47,8 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
     table = weakref.ref(owner)
 
     def load(data: Any, *args: Any, **kwargs: Any) -> Parameter:
-        # A load does not change the anchor's number, because later checkpoints will contain the
-        # table's current rows.
+        # Keep the anchor's own number, which identifies the table's current rows in later
+        # checkpoints.
         live_table = table()
         if live_table is not None:
             if _same(data, number):

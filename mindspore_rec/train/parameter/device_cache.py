@@ -54,8 +54,7 @@ class DeviceTier(nn.Cell):
     Args:
         native: the table.
         rows: number of slots; at least the number of distinct keys in the lookups of one step.
-        policy: rule for the choice of rows to swap out: 'lru', the least recently used rows, or
-            'lfu', the least often used rows.
+        policy: rows to swap out, 'lru' (the least recently used) or 'lfu' (the least often used).
         descriptor: int64 Tensor by which operators identify the table.
         unknown: float32 `[dim]`, the value of an unknown key in training.
 
@@ -93,8 +92,8 @@ class DeviceTier(nn.Cell):
         zeros = ops.zeros_like
 
         def slots_bprop(ids, descriptor, anchor, values, out, dout):  # type: ignore[no-untyped-def]
-            # Slots have no gradient. Return each constant input in place of its gradient, because
-            # nothing reads the gradient.
+            # Slots have no gradient. For each constant input, return the input itself, because
+            # nothing reads the gradient of a constant.
             return zeros(ids), descriptor, zeros(anchor), values
 
         self._slots = custom_op(

@@ -206,10 +206,11 @@ class DynamicTable(TableParameter):
 
         Args:
             ids: int32 or int64 array or Tensor of any shape.
-            padding_key: id without a row; the returned row for this id is zeros. Default: none.
+            padding_key: an id that gets no row in the table; its lookup returns zeros. Default:
+                none.
 
         Returns:
-            rows, float32 Tensor `[*ids.shape, dim]`, and handles, int64 Tensor `[*ids.shape, 2]`.
+            rows (float32 Tensor `[*ids.shape, dim]`) and handles (int64 Tensor `[*ids.shape, 2]`).
 
         Raises:
             NoOptimizerError: the table has no optimizer.

@@ -340,8 +340,8 @@ class HashTable(DynamicTable):
                 `RecCheckpoint` writes the changes of all workers. Default: False.
 
         Returns:
-            keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,
-            statuses int32 `[n]`.
+            keys, `[n]` of the key dtype; values, float32 `[number of rows, *value_shape]`; and
+            statuses, int32 `[n]`.
 
         Raises:
             ValueError: `incremental` is True, and there are several workers.

@@ -126,8 +126,8 @@ class StaticParameter(TableParameter):
         """Set the initial values of a new table.
 
         If MindSpore loads weights directly after this call, lookups raise an error until the
-        table's rows are loaded too. A load of weights directly after a call of `set_data` causes no
-        such error.
+        table's rows are loaded too. If `set_data` is called in place of this method, a load
+        directly afterwards causes no error.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

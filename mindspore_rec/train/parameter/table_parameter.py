@@ -116,9 +116,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     The native core stores the rows. The network contains a one-element Parameter, the *anchor*,
     through which optimizers find the table (`anchor.mindspore_rec_table`). The anchor's gradient
-    makes the graph compute all gradients of the table before the table's optimizer step. The
-    anchor's gradient also serves as a token. If arithmetic has changed the token's value, the
-    optimizer step raises an error.
+    makes the graph compute all gradients of the table before the table's optimizer step. If
+    arithmetic has changed the value of the anchor's gradient, the optimizer step raises an error.
 
     If two tables have the same name, the newer table is used, so a notebook cell that constructs a
     network can run twice. The older table keeps its rows. As long as the newer table is open, any
@@ -170,9 +169,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         refuse = custom_op("MsrRefuseGradient", ms.float32)
         zeros = ops.zeros_like
 
-        # A gradient function may return a constant input in place of the input's gradient, because
-        # nothing reads the gradient. The gradient of ids must be zero, because MindSpore passes
-        # this gradient on to floats from which the ids were computed.
+        # For a constant input, a gradient function may return the input itself, because nothing
+        # reads the gradient of a constant. The gradient of ids must be zero, because MindSpore
+        # passes this gradient on to floats from which the ids were computed.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -387,7 +386,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = False
 
     def miss_rows(self) -> None:
-        """Make lookups raise an error after a load of weights that belong to other rows."""
+        """After a load of weights that belong to other rows, make lookups raise an error."""
         native = self._synchronised()
         # Rows that were set since the last step belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step

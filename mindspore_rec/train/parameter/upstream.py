@@ -113,7 +113,7 @@ def check_described_once(describing: list[str], config: Any, **required: Any) ->
     Args:
         describing: names of the passed arguments that describe the table, from
             `describing_arguments`.
-        config: value of the argument `config` in the call.
+        config: a TableConfig, or None.
         **required: values of the arguments that have no default in the upstream library.
 
     Raises:
@@ -211,9 +211,9 @@ def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Ev
     Args:
         where: text that precedes an argument's name in messages.
         eviction: an Eviction, or None.
-        evict_filter_value: number of steps without an occurrence of a key after which the key's row
-            is evicted, at least 1. `sys.maxsize`, the upstream default, and any number above half
-            of `sys.maxsize` mean that rows are never evicted.
+        evict_filter_value: if a key does not occur for this number of steps, at least 1, the key's
+            row is evicted. `sys.maxsize`, the upstream default, and any number above half of
+            `sys.maxsize` mean that rows are never evicted.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or both arguments

@@ -60,7 +60,7 @@ class Feed(Protocol):
             read: function that returns the next batch, with Tensors as columns, or None at the end.
                 If the reader still has a batch, but the source does not have its next batch yet,
                 `read` may return `LATER`.
-            reader: the training or the evaluation, which reads the batches.
+            reader: the training or evaluation that reads the batches.
         """
 
     def next(self) -> Batch | None:
@@ -86,7 +86,7 @@ class Feed(Protocol):
         """If an error has ended the data, raise the error."""
 
     def on_wait(self) -> None:
-        """Called several times per second while the reader waits for the source's next batch.
+        """Runs several times per second while the reader waits for the source's next batch.
 
         Raises:
             KeyboardInterrupt, ReadGivenUpError: the process received a stop signal, or a worker
@@ -145,7 +145,7 @@ class OwnFeed:
             raise error
 
     def on_wait(self) -> None:
-        """Call `on_idle`, or raise an error that ends the wait for the source's next batch."""
+        """Call `on_idle`, or raise an error if the wait for the next batch must end."""
         if self._reader.interrupted():
             raise KeyboardInterrupt
         if self._reader.has_batch():

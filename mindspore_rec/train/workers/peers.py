@@ -45,8 +45,8 @@ class Alone:
         name: name of the worker in messages; '' for a single worker.
         share: name of this worker's share of the data, "whole"; see `Passes`.
         reads_on: True if no batch is lost when the source is read again after an exception.
-        bad: index of the worker whose last loss is NaN or infinite, or None. With one worker,
-            always None, because the training loop itself checks the loss.
+        bad: index of the worker whose last loss is NaN or infinite; None if all losses are finite.
+            With one worker, `bad` is always None, because the training loop itself checks the loss.
     """
 
     rank, workers, name, share = 0, 1, "", "whole"

@@ -96,7 +96,7 @@ class WorkerFeed:
         Args:
             read: function that returns the next batch of this worker, with Tensors as columns, or
                 None at the end.
-            reader: the training or the evaluation, which reads the batches on this worker.
+            reader: the training or evaluation that reads the batches on this worker.
         """
         self._read, self._reader = read, reader
         self._ended = False

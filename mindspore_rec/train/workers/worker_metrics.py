@@ -23,9 +23,9 @@ class WorkerMetrics:
 
     With several workers, metrics of `mindspore_rec.metrics` are updated with this worker's rows and
     merged at the end. Metrics of MindSpore, and metrics that depend on the order of rows, are
-    updated in every step with the outputs of all workers, as if a single process evaluated all
-    workers' batches as one batch. With several workers, a loss is the mean of the workers' losses,
-    weighted by the workers' row counts.
+    updated in every step with the outputs of all workers. The results are the same as in a single
+    process that evaluates all workers' batches as one batch. With several workers, a loss is the
+    mean of the workers' losses, weighted by the workers' row counts.
 
     Args:
         group: the workers.

@@ -16,9 +16,9 @@ __all__ = ["share_parameters"]
 def share_parameters(group: Group, cell: nn.Cell) -> None:
     """Copy worker 0's dense parameters to every worker whose dense parameters differ.
 
-    Initial values are random numbers, which differ between processes without `mindspore.set_seed`.
-    Rows of tables are not copied, because initial values of rows depend only on the table and the
-    key. All workers must call this function together.
+    Without `mindspore.set_seed`, random initial values differ between processes. Rows of tables are
+    not copied, because initial values of rows depend only on the table and the key. All workers
+    must call this function together.
 
     Args:
         group: the workers.

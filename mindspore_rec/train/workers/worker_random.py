@@ -47,8 +47,8 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # If possible, the warning names a cell that draws equal numbers on all workers. Equal numbers
-    # are worse than different numbers.
+    # If possible, the warning names a cell that draws equal numbers on all workers, because such a
+    # cell does more harm than a cell that draws different numbers.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""
     warnings.warn(

@@ -21,7 +21,7 @@ _COMPARE_EVERY = 100  # steps, the first included
 
 
 class WorkerState:
-    """Network parameters without gradients that a step changes; all workers get equal values.
+    """Averages moving statistics over the workers, and compares other parameters without gradients.
 
     Fused layers of this package normalize over the rows of all workers, with bit-identical results
     on all workers. MindSpore's normalizations and `Dice` use only the rows of one worker. After
@@ -62,7 +62,7 @@ class WorkerState:
             )
 
     def end_step(self, step: int, samples: Sequence[int]) -> None:
-        """Make the state equal on all workers after a step; all workers must call this method.
+        """Average the moving statistics after a step; all workers must call this method.
 
         Args:
             step: the step number, from 1.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a dense program as one operator, and its gradient as another operator.
 
-Each number of arguments has its own class, because the graph compiler refuses a `bprop` with a
-variable number of arguments. The classes are made from source text that the compiler can read.
+There is a separate class for each number of arguments, because the graph compiler refuses a `bprop`
+with a variable number of arguments. The classes are made from source text that the compiler can
+read.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ class ProgramCell(nn.Cell):
         return (*taken, *arguments[self.inputs :])
 
     def _narrow_inputs(self, arguments: Any) -> int:
-        """Return the index of the operator in `backwards` that fits the dtypes of the inputs."""
+        """Return the index, in `backwards`, of the operator for the inputs' dtypes."""
         place = 0
         for i in range(self.inputs):
             if arguments[i].dtype == ms.bfloat16:

@@ -136,7 +136,7 @@ def read_environment() -> None:
 
 
 def describe(device: str) -> str:
-    """Return the name and model of a device: 'cuda:0 (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
+    """Return a device's name and model, such as 'cuda:0 (NVIDIA H100 80GB HBM3, ...)'.
 
     Example:
         >>> describe("cpu")

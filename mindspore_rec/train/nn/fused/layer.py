@@ -45,9 +45,9 @@ class FusedLayer(nn.Cell):
 
     A subclass sets `in_features`, the widths of its inputs. The subclass calls `_fuse` at the end
     of its `__init__`, reads `self.is_fused` in `construct`, and describes its fused form in
-    `add_to`. So that MindSpore's layers have the same precision, the subclass calls `factor` for
-    the factors of matrix products and `product` for the products. A subclass without matrix
-    products sets `rounds_products = False`.
+    `add_to`. If MindSpore's layers compute, the subclass calls `factor` for the factors of matrix
+    products and `product` for the products, so that the precision is the same as in the operator. A
+    subclass without matrix products sets `rounds_products = False`.
 
     Args:
         compute_dtype: type of the products' factors, one of `COMPUTE_DTYPES`.
@@ -189,7 +189,7 @@ class FusedLayer(nn.Cell):
 
     @property
     def rounding(self) -> str:
-        """Rounding of factors: 'none', 'round' (in float32) or 'cast' (to bfloat16).
+        """Rounding of factors: 'none', 'round' (bfloat16 values as float32) or 'cast' (bfloat16).
 
         An exported network has float32 products, which every runtime can compute.
         """

@@ -23,7 +23,7 @@ class LogisticLoss(nn.Cell):
         logits, labels: float32 Tensors of equal shape.
 
     Outputs:
-        Tuple of the loss, a float32 Tensor of shape `(1,)`, and values for the gradient.
+        Tuple of the loss (float32 Tensor of shape `(1,)`) and values for the gradient.
     """
 
     def __init__(self, is_mean: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the steps of a forward pass that one operator computes.
+"""Chooses which steps of a forward pass one operator computes.
 
 Each step belongs to one of three stages. Stage 0 runs before the operator: steps that need no
 result of the operator's layers, such as lookups. Stage 1 consists of the steps that the operator
@@ -67,7 +67,7 @@ class Plan:
         outputs: indexes of the values that the operator returns.
         behind: steps after the operator, in order. If a step reads a concatenation of the
             operator's outputs, `behind` includes the concatenation.
-        shapes: shape of a row for each output whose rows are not vectors, by the output's index.
+        shapes: maps the index of each output whose rows are not vectors to the shape of a row.
         matrices: indexes of the inputs that must be matrices.
         apart: all steps after `before`, in order; these steps run in place of the operator if the
             operator is not used.

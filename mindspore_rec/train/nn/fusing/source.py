@@ -51,7 +51,7 @@ class Signature:
         inputs: number of arguments if `construct` has the parameter `*inputs`, otherwise None.
 
     Attributes:
-        names: text that stands for each argument in the method's body.
+        names: for each argument, the text that stands for the argument in the method's body.
         required: number of arguments without a default.
         text: source text of the parameter list in the method's definition.
 

@@ -108,7 +108,7 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
 
 
 def constants_of_class(kind: type) -> dict[str, Any]:
-    """Return a class's attributes that are numbers, strings or containers of these, by name.
+    """Return a dict of a class's attributes that are numbers, strings, or containers of both.
 
     Example:
         >>> constants_of_class(type("Net", (), {"scale": 2.0}))
@@ -129,7 +129,8 @@ class Surroundings:
 
     Attributes:
         names: each global name whose value is a number, a text, a container or an object.
-        contents: for each container or object in `names`, the contents before the network reads it.
+        contents: copies of the contents of containers and objects in `names`, made before the
+            network reads these values.
         words: all global names, attribute names and string constants that occur in the functions
             called by the network.
         problem: reason why the trace is not valid for later steps, or ''.

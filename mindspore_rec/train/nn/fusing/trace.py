@@ -58,7 +58,7 @@ class Step:
     """One step of a forward pass.
 
     Args:
-        kind: 'cell', 'primitive', 'function', 'method', 'operator' or 'item'.
+        kind: kind of the step, 'cell', 'primitive', 'function', 'method', 'operator' or 'item'.
         target: the cell, the primitive, the operator, or the name of the function or method, such
             as 'ops.concat'.
         args: positional arguments; each value of the forward pass is a `StandIn`.
@@ -101,7 +101,7 @@ class Trace:
 
 
 def values_in(thing: Any) -> tuple[int, ...]:
-    """Return the indexes of the values in arguments, at any depth, from left to right."""
+    """Return the indexes of all values in (nested) arguments, from left to right."""
     if _is_stand_in(thing):
         return (thing.number,)
     if isinstance(thing, dict):
@@ -332,7 +332,7 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
 
 
 def classes_of(cells: Iterable[nn.Cell]) -> list[type]:
-    """Return the classes of cells and their base classes, if defined in the user's code.
+    """Return all classes from the user's code of which one of `cells` is an instance.
 
     Example:
         >>> classes_of([nn.ReLU(), nn.SequentialCell()])

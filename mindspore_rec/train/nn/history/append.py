@@ -20,7 +20,7 @@ class AppendRows(nn.Cell):
         - **offsets** (Tensor): int64 `[B + 1]`.
 
     Outputs:
-        Tuple of the extended lists' values, float32 `[N + B, dim]`, and offsets, int64 `[B + 1]`.
+        Tuple of the extended lists' values (float32 `[N + B, dim]`) and offsets (int64 `[B + 1]`).
     """
 
     def construct(self, rows: Tensor, values: Tensor, offsets: Tensor) -> Any:

@@ -83,7 +83,7 @@ class Attention(HistoryOperator):
         head_dim: width of a head.
 
     Inputs:
-        - **qkv** (Tensor): float32 `[N, 3 * heads * head_dim]`: queries of all heads, keys, values.
+        - **qkv** (Tensor): float32 `[N, 3 * heads * head_dim]`: queries, keys, values of all heads.
         - **offsets** (Tensor): int64 `[B + 1]`.
 
     Outputs:
@@ -126,10 +126,10 @@ class GatedAttention(HistoryOperator):
         - **times** (Tensor): int64 `[N]`; `NO_TIMES` if the operator does not read times.
         - **by_distance** (Tensor): float32 `[distances]`.
         - **by_time** (Tensor): float32 `[buckets]`; `NO_BIAS` without times.
-        - **scale**, **shift** (Tensor): float32 `[width]`, of the normalization.
+        - **scale**, **shift** (Tensor): float32 `[width]`, parameters of the normalization.
 
     Outputs:
-        Tuple of the output, float32 `[N, width]`, and values for the gradient.
+        Tuple of the output (float32 `[N, width]`) and values for the gradient.
     """
 
     def __init__(self, heads: int, weight_scale: float, by_time: bool) -> None:
@@ -223,7 +223,8 @@ class Residual(HistoryOperator):
     """Adds two matrices of the same shape, and passes the gradient of the sum to both matrices.
 
     MindSpore's own addition accepts inputs of different shapes. If the number of rows is not known
-    before the step, the gradient of MindSpore's addition also sums over the rows for each input.
+    before the step, the gradient of MindSpore's addition therefore computes an additional sum over
+    the rows for each input.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
@@ -293,7 +294,7 @@ class RowNorm(nn.Cell):
 
 
 def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
-    """Check the inputs of a cell over histories; a graph runs the check only when it is compiled.
+    """Check the inputs of a cell over histories; in a graph, only the compilation runs the check.
 
     Args:
         values: the values of all lists.
