@@ -165,6 +165,11 @@ class Catalog:
             del self._known[name]
         return bool(changed)
 
+    def lost(self, entries: Sequence[Entry]) -> bool:
+        """Read the directory again; return True if a checkpoint was removed or replaced."""
+        self.refresh()
+        return any(entry not in self.good for entry in entries)
+
     def _pass_over(self, error: ChainError, fingerprint: Any) -> None:
         self._bad[error.path.name] = (fingerprint, error)
 

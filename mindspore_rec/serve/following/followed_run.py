@@ -126,7 +126,8 @@ class FollowedRun:
                     missing = str(error)
                     break
                 except FileNotFoundError:
-                    self._catalog.refresh()  # removed meanwhile
+                    if not self._catalog.lost(chain):
+                        raise  # by the function that creates the network
                 except ValueError as error:
                     self._reject_damaged(chain, error)
             errors = self._catalog.errors(-1)
@@ -225,7 +226,8 @@ class FollowedRun:
                 self._tell_of_way_back(chain[-1])
                 self._apply(chain)
             except FileNotFoundError:
-                self._catalog.refresh()  # removed meanwhile: there is another way
+                if not self._catalog.lost(chain):
+                    raise  # the missing file is not a checkpoint's: another try would miss it, too
             except ChainError as error:
                 self._catalog.reject(error)
 

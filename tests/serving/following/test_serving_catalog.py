@@ -91,6 +91,19 @@ def test_damage_stays_rejected_until_the_files_change(again: tuple[Path, Path]) 
     assert catalog.errors(-1) == []
 
 
+def test_a_removed_or_replaced_checkpoint_is_lost(again: tuple[Path, Path]) -> None:
+    run, other = again
+    catalog = Catalog(run)
+    catalog.refresh()
+    chain = catalog.first_chain()
+    assert not catalog.lost(chain)
+    write_again(delta(run, 3), delta(other, 3))
+    assert catalog.lost(chain)
+    assert not catalog.lost(chain[:2])
+    shutil.rmtree(chain[0].path)
+    assert catalog.lost(chain[:2])
+
+
 def test_repair_between_a_failed_read_and_its_rejection_is_seen(again: tuple[Path, Path]) -> None:
     run, _ = again
     catalog = Catalog(run)

@@ -177,6 +177,19 @@ def test_without_builder_the_network_must_be_given(run: Path) -> None:
         Predictor(run, follow=False)
 
 
+def test_a_network_whose_file_is_missing_is_no_removed_checkpoint(run: Path) -> None:
+    calls = []
+
+    def network() -> Marked:
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("called for ever")
+        raise FileNotFoundError("no vocabulary.txt")
+
+    with pytest.raises(FileNotFoundError, match="no vocabulary"):
+        Predictor(run, network, inputs=INPUTS, follow=False)
+
+
 def test_starts_from_the_last_good_state(run: Path, graph_mode: None) -> None:
     flip(delta(run, 6) / "table_1.arrow")
     flip(full(run, 4) / "table_0.arrow")
