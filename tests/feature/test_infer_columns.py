@@ -331,7 +331,7 @@ def test_roles() -> None:
     [
         ([0, 1, 1, 0], "y", LabelColumn("y"), 2),
         ([0.0, 1.0, 1.0, 1.0], "y", LabelColumn("y"), 3),
-        ([True, False, False, True], "y", LabelColumn("y"), 2),
+        ([True, False, False, True], "y", LabelColumn("y", positive=True), 2),
         (["0", "1", "0", "0"], "y", LabelColumn("y"), 1),
         ([-1, 1, 1, -1], "y", LabelColumn("y", positive=1), 2),
         ([1.0, 2.0, 1.0, 1.0], "y", LabelColumn("y", positive=2), 1),

@@ -284,7 +284,7 @@ def test_a_time_is_read_alike_in_all_forms() -> None:
         ([True, False], False, [0, 1]),
         (["true", "FALSE"], True, [1, 0]),
         (["true", "False"], False, [0, 1]),
-        (["true", "True"], "True", [0, 1]),
+        (["true", "no"], "True", [1, 0]),
     ],
 )
 def test_the_positive_value_of_bools(values: list[Any], positive: Any, expected: list[int]):

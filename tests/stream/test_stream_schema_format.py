@@ -56,14 +56,15 @@ def test_types_follow_from_columns() -> None:
     assert "note" not in types.names and message_types(SCHEMA, "tsv").names == [*GOOD]
     assert [str(each) for each in types.types] == [
         "int64", "string", "double", "string", "int64", "string", "string", "int64", "double",
-        "int64",
+        "double",
     ]  # fmt: skip
     more: dict[str, tuple[Column, pa.DataType]] = {
         "a time as text": (TimeColumn("ts", format="iso"), pa.string()),
         "seconds": (TimeColumn("ts"), pa.float64()),
         "a list": (ListColumn("tags", values="whole"), pa.list_(pa.int64())),
         "a positive text": (LabelColumn("l", positive="yes"), pa.string()),
-        "a positive number": (LabelColumn("l", positive=2), pa.int64()),
+        "a positive number": (LabelColumn("l", positive=2), pa.float64()),
+        "a positive number above 2^53": (LabelColumn("l", positive=1 << 53), pa.int64()),
         "a positive bool": (LabelColumn("l", positive=True), pa.bool_()),
         "a number": (LabelColumn("l", binary=False), pa.float64()),
     }

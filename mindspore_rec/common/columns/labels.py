@@ -37,8 +37,9 @@ class Label(Feature):
     Args:
         column: numbers 0 and 1, bools, or any texts or numbers if there is a `positive` value.
         positive: the value that becomes 1; every other value becomes 0. For a column of bools,
-            `positive` is True or False, or a text such as 'true'. Default: None, which means that
-            the labels are already 0 and 1.
+            `positive` is True or False, or a text such as 'true'. Texts may equal `positive` as
+            texts or as numbers: '4.0' equals 4, and 'True' equals 1. Default: None, which means
+            that the labels are already 0 and 1.
 
     Calling `apply` raises a ValueError if a label is missing or NaN, if a label is neither 0 nor 1
     and there is no `positive`, or if labels are bools and `positive` is no bool.
@@ -97,17 +98,11 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_nan(values), None, values)
     if positive is None:
-        numbers = _as_numbers(column, numbers_of_texts(values, "."))
+        numbers = _as_numbers(column, _numbers_of_labels(values))
         is_one, is_zero = pc.equal(numbers, 1.0), pc.equal(numbers, 0.0)
         return pc.if_else(pc.or_(is_one, is_zero), is_one, None)
     if is_text(values.type):
-        if isinstance(positive, bool):
-            lower = pc.utf8_lower(values)
-            as_word = pc.equal(lower, str(positive).lower())
-            return pc.or_(as_word, pc.equal(lower, str(int(positive))))
-        if isinstance(positive, float) and positive.is_integer():
-            positive = int(positive)
-        return pc.equal(values, str(positive))
+        return _are_equal_texts(values, positive)
     if isinstance(positive, str):
         positive = _number_of(column, positive)
     return _are_equal(column, values, positive)
@@ -124,6 +119,29 @@ def _are_equal(column: str | int, values: pa.Array, number: float) -> pa.Array:
     except (pa.ArrowInvalid, OverflowError):  # the type has no such number
         number = math.inf
     return pc.equal(_as_numbers(column, values), float(number))
+
+
+def _are_equal_texts(values: pa.Array, positive: str | float) -> pa.Array:
+    """Return a bool array, True for texts that equal `positive` as texts or as numbers."""
+    equal = pc.equal(values, str(positive))
+    number = _numbers_of_labels(pa.array([str(positive)]))[0].as_py()
+    if number is None or abs(number) >= _EXACT:
+        return equal
+    return pc.or_(equal, pc.equal(_numbers_of_labels(values), number).fill_null(False))
+
+
+def _numbers_of_labels(values: pa.Array) -> pa.Array:
+    """Return texts as float64, 'true' as 1, 'false' as 0; other texts become missing.
+
+    Values that are no texts are returned unchanged.
+    """
+    if not is_text(values.type):
+        return values
+    each = pc.dictionary_encode(values)
+    lower = pc.utf8_lower(each.dictionary)
+    numbers = numbers_of_texts(lower, ".")
+    numbers = pc.if_else(pc.equal(lower, "true"), 1.0, numbers)
+    return pc.if_else(pc.equal(lower, "false"), 0.0, numbers).take(each.indices)
 
 
 def _number_of(column: str | int, positive: str) -> float:
@@ -223,6 +241,9 @@ class NumbersOfTexts(Feature):
         """Load a state that `state_dict` returned."""
         self.transform.load_state_dict(state)
 
+
+_EXACT = 1 << 53
+"""From this integer on, different integers may be the same float64."""
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 

@@ -60,7 +60,7 @@ def message_types(schema: Schema, format: str) -> pa.Schema:
         >>> from mindspore_rec.feature import LabelColumn, NumberColumn
         >>> message_types(Schema([NumberColumn("price"), LabelColumn("clicked")]), "json")
         price: double
-        clicked: int64
+        clicked: double
     """
     made = ("cross", "kept_history")  # of other columns
     read = set(schema.raw_columns)
@@ -94,15 +94,19 @@ def _type(column: Column, format: str) -> pa.DataType:
         value = pa.int64() if column.values == "whole" else pa.string()
         return pa.list_(value) if is_list else value
     if kind == "label" and column.binary:
-        return _label_type(column)
+        return pa.string() if format == "tsv" else _label_type(column.positive)
     whole = kind == "integer" or (kind == "time" and column.unit not in (None, "s"))
     return pa.int64() if whole else pa.float64()
 
 
-def _label_type(column: Column) -> pa.DataType:
-    positive = 1 if column.positive is None else column.positive
-    types = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
-    return types[type(positive)]
+def _label_type(positive: str | float | None) -> pa.DataType:
+    """Return the type of a label in JSON, which tells texts, bools and numbers apart."""
+    if isinstance(positive, str):
+        return pa.string()
+    if isinstance(positive, bool):
+        return pa.bool_()
+    is_exact = positive is None or isinstance(positive, float) or abs(positive) < 1 << 53
+    return pa.float64() if is_exact else pa.int64()
 
 
 class _SchemaArrowFormat(ArrowFormat):

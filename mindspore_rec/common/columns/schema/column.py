@@ -7,6 +7,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from mindspore_rec.common.checks import check_int, check_number, check_one_of
 from mindspore_rec.common.columns.feature_spec import MAX_SECONDS, MAX_THRESHOLD
 from mindspore_rec.common.columns.histories import ENDS, MOST_EVENTS, NUMBERS
@@ -593,8 +595,9 @@ class LabelColumn(Column):
     Args:
         name: see `Column`.
         positive: the value that counts as 1; every other value counts as 0. For a column of bools,
-            `positive` is True or False, or a text such as 'true'. Default: None, which means that
-            the label is 0 or 1, or False or True.
+            `positive` is True or False, or a text such as 'true'. Texts may equal `positive` as
+            texts or as numbers: '4.0' equals 4, and 'True' equals 1. Default: None, which means
+            that the label is 0 or 1, or False or True.
         binary: True if the label has two values; False if the label is a number. Default: True.
         decimal: see `Column`; legal only if `binary` is False.
 
@@ -614,6 +617,8 @@ class LabelColumn(Column):
         super().__post_init__()
         where = f"column {self.name!r}: "
         _check_bool(where + "binary", self.binary)
+        if isinstance(self.positive, np.generic):
+            object.__setattr__(self, "positive", self.positive.item())
         if self.positive is not None:
             if not isinstance(self.positive, (str, int, float)):
                 raise TypeError(f"{where}positive must be a text or number, got {self.positive!r}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mindspore_rec.common.columns.labels import bool_of
+from mindspore_rec.common.columns.labels import positive_rows
 from mindspore_rec.common.columns.schema.column import (
     Column,
     LabelColumn,
@@ -100,7 +100,8 @@ def _check_there(where: str, label: Profile) -> None:
 def _of_two(label: Profile) -> tuple[Column, np.ndarray, str]:
     if label.family == "bool":
         place = label.values.to_pylist().index(True)
-        return LabelColumn(label.name), _is(label, place), _share_of(label, place)
+        column = LabelColumn(label.name, positive=True)
+        return column, _is(label, place), _share_of(label, place)
     if label.numbers is not None and label.family == "number":
         place = int(np.argmax(label.numbers))
         comma = label.form is not None and label.form.decimal == ","
@@ -124,12 +125,9 @@ def _positive_text(label: Profile) -> int:
 
 
 def _with_positive(where: str, label: Profile, asked: Column) -> tuple[Column, np.ndarray, str]:
-    texts = [str(_plain(each.as_py())) for each in label.values]
-    positive = asked.positive
-    wanted = str(bool_of(label.name, positive) if label.family == "bool" else _plain(positive))
-    if isinstance(positive, bool) and label.family == "text":  # as `positive_rows` compares
-        texts, wanted = [text.lower() for text in texts], wanted.lower()
-    if wanted not in texts:
+    is_one = positive_rows(label.name, label.values, asked.positive).fill_null(False)
+    places = np.flatnonzero(is_one.to_numpy(zero_copy_only=False)).tolist()
+    if not places:
         some = ", ".join(_shown(each.as_py()) for each in label.values[:5])
         raise ValueError(
             f"{where} never is {asked.positive!r}, the positive value, in the {label.rows:,} rows "
@@ -140,7 +138,6 @@ def _with_positive(where: str, label: Profile, asked: Column) -> tuple[Column, n
             f"{where} is {asked.positive!r} in all {label.rows:,} rows that were read: name "
             "another label, or read more rows, rows="
         )
-    places = [place for place, text in enumerate(texts) if text == wanted]
     return asked, _is(label, *places), _share_of(label, *places)
 
 
