@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of admission and eviction for a training step, and the longest pause of a sweep.
+"""Time that admission and eviction add to a training step, and the longest pause of a sweep.
 
 First part: a graph step (lookup, gradient, LazyAdam) runs in turn on two full tables, one with a
 policy and one without. The two tables train on the same batches. Each step is measured in two ways:

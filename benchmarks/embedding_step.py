@@ -260,7 +260,7 @@ def main() -> None:
     runs.update(runs_of(steps, lambda i: new_batches[i], label))
     new_times = alternate(timed(runs), args.rounds, 8, "ours, new keys", mixed=True)
     inside_new = operator_times(before, table.op_times())
-    # Measure again with new keys in reused rows, as after an eviction. The difference between the
+    # Measure again with new keys that reuse the memory of erased rows. The difference between the
     # measurements with and without reused rows is the cost of fresh memory from the system.
     for batch in new_batches:
         for each in tables:

@@ -330,8 +330,8 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # If the table is small, the setup's share of the rows may not hold all rows of the prefetched
-    # batches.
+    # If the table is small, the setup's share of the rows may be less than the number of rows in
+    # the prefetched batches.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The remote tier alone: rows per second and CPU per row, of the client and of the server.
+"""Speed of the remote tier alone, and CPU time per row of the client and the server.
 
 For comparison, redis-py's own commands read and write the same rows in four ways: as hashes with
 hiredis, as hashes without hiredis, as one string per row by MGET and MSET, and as one string per

@@ -33,7 +33,7 @@ class Benchmark:
     """One script.
 
     Args:
-        measures: what the benchmark measures, in words.
+        measures: description of the measured quantities.
         minute: arguments with which most scripts take about a minute on 2 idle cores; a few scripts
             take up to 35 minutes. `{disk}` stands for a directory on the disk to measure, and
             `{movielens}` for the directory of MovieLens' files.

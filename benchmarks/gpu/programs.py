@@ -83,7 +83,10 @@ class Program:
     # ---- parameters and further inputs
 
     def weight(self, rows: int, columns: int, fan_in: int) -> int:
-        """Add a random matrix (multiples of 1/2 if `exact`, else He et al.); return its index."""
+        """Add a random matrix and return its index.
+
+        The numbers are multiples of 1/2 if `exact` is True, and otherwise uniform (He et al.).
+        """
         if self.exact:
             taken = self.rng.random((rows, columns)) < min(1.0, 8 / fan_in)
             signs = self.rng.integers(0, 2, (rows, columns)) - 0.5

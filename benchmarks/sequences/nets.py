@@ -9,8 +9,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
 * An item's vector in histories is also its vector when the item is scored. Each item has a bias,
   which starts at the logarithm of the number of the item's events. With `half_life`, recent events
   count more.
-* Vectors start at random. With `co_occurrence`, vectors start near the eigenvectors of the items'
-  co-occurrence matrix, which counts pairs of items that are at most five events apart.
+* Vectors start with random numbers. With `co_occurrence`, vectors start near the eigenvectors of
+  the items' co-occurrence matrix, which counts pairs of items that are at most five events apart.
 * With `skip`, a factorized Markov chain from the last event to the next item also adds to the
   score. The chain has a separate matrix, which starts as the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older
@@ -130,7 +130,8 @@ class _Loss(nn.Cell):
 
     With the items of the batch, the loss estimates the softmax's sum over all items: a weighted sum
     of the exponentials of the batch's items. The weight of an item is the inverse of the
-    probability that a batch contains the item; a state's own target always has the weight 1.
+    probability that a batch contains the item. In the sum of a state, the state's target has the
+    weight 1.
 
     Inputs:
         - **values** (Tensor): events ``[N]``.

@@ -141,7 +141,7 @@ def part_of(
 
 
 def last_events(events: Events, least: int) -> Part:
-    """Return the part for the leave-one-out task: the last event of each user is a row.
+    """Return the part for the leave-one-out task, with one row per user: the user's last event.
 
     Args:
         events: all events.
