@@ -89,7 +89,7 @@ def train_twin(name: str, config: Any, data: Data) -> dict[str, float]:
     """Train only the PyTorch twin, on the batches that our model would train on.
 
     Args:
-        name: a name in `MODELS`.
+        name: name of the model, one of `MODELS`.
         config: the model's configuration; Adam replaces FTRL in the twin.
         data: training and test rows. One pass over the training rows collects the ids before the
             epochs of the training begin.

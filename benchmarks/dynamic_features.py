@@ -82,7 +82,8 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
     subject = Subject(f"dynamic_features.{name}", args.fields, args.dim, admission, eviction)
     subject.fill(args.rows, (0, idle), args.spare, args.seed)
     if name.startswith("bounded"):
-        # Look up keys that never return, so that all counters are in use before the first step.
+        # Look up keys that no batch contains, so that all counters are in use before the first
+        # step.
         bound = int(admission.max_candidates)
         subject.table.lookup_with_handles(bench_common.spread_keys(np.arange(bound) + (1 << 50)))
         subject.table.discard_gradients()

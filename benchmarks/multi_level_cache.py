@@ -58,8 +58,8 @@ class Setup(NamedTuple):
     Attributes:
         text: description for people.
         zipf: exponent of the ids' Zipf distribution.
-        device, host: largest share of the rows in each of these tiers; if `device` is 0, there is
-            no device tier.
+        device, host: capacities of these two tiers, as shares of the rows. If `device` is 0, there
+            is no device tier.
         lower: 'ssd' or 'redis'.
         target: minimum samples/s, as a fraction of the speed of the table in memory; for the setup
             'disk', as a fraction of the disk's limit.
@@ -142,7 +142,7 @@ class Subject:
         """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
         The more frequent a key is, the later is the last step of its row. A key's count is the
-        expected count for the key's frequency.
+        number of times that the key is expected to occur in these steps.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)

@@ -34,8 +34,8 @@ class Benchmark:
 
     Args:
         measures: description of the measured quantities.
-        minute: arguments with which most scripts take about a minute on 2 idle cores; a few scripts
-            take up to 35 minutes. `{disk}` stands for a directory on the disk to measure, and
+        minute: arguments for a run of about a minute on 2 idle cores. A few scripts take up to 35
+            minutes. `{disk}` stands for a directory on the disk to measure, and
             `{movielens}` for the directory of MovieLens' files.
         tiny: arguments for a run of a few seconds, which only shows that the script works.
         needs: names of `NEEDS`.

@@ -33,7 +33,7 @@ class Program:
     """Builder of a program: adds layers in the order of computation, and initializes parameters.
 
     Args:
-        core: the native core, which sets the program's device.
+        core: the native core; the program runs on the device of the core.
         precision: type of the products' factors, 'float32' or 'bfloat16'.
         training: True if a batch normalization uses the statistics of the batch.
         exact: True if weights are small multiples of 1/2. If `exact` is True, and if inputs are
@@ -201,7 +201,8 @@ class Run:
     Args:
         core: the native core.
         layers: the program.
-        inputs: float32 [B, ...], or uint16 for bfloat16; their gradients have the same type.
+        inputs: arrays [B, ...] of type float32, or of type uint16 with the bits of bfloat16. The
+            gradient of an input has the type of the input.
         fill: initial value of the memory that operators write. By default, the memory is not
             initialized.
 

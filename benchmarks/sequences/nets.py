@@ -108,7 +108,7 @@ class _Dropout(nn.Cell):
         self.first = Parameter(Tensor([0], ms.int32), name="first", requires_grad=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        """Return the rows; in training, set the dropped numbers to 0."""
+        """Return `x`; in training, with dropout."""
         if not self.training:
             return x
         first = (self.first + 1237) % self.masks
@@ -310,7 +310,7 @@ def _padded(values: np.ndarray, length: int, padding: Any = 0) -> np.ndarray:
 
 
 def _weights(time: np.ndarray, half_life: float | None) -> np.ndarray:
-    """Return a weight per event; each `half_life` before the newest event halves the weight."""
+    """Return a weight per event: 1 for the newest event, 1/2 for an event `half_life` days older."""
     if half_life is None:
         return np.ones(len(time))
     return 0.5 ** ((time.max() - time) / (half_life * _DAY))

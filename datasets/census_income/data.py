@@ -152,8 +152,8 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
             is a gzip file.
 
     Returns:
-        The quantities and the weight as float64, all other columns as the text in the file; ``NA``
-        and ``?`` are ordinary values.
+        The table. The quantities and the weight are float64; all other columns contain the text of
+        the file. ``NA`` and ``?`` are ordinary values.
 
     Raises:
         ValueError: the file is missing, the file has no rows, the number of columns is not 42, a
