@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--sweeps", nargs="*", help="only these; default: all")
     args = parser.parse_args()
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
-    # For each new key in the steps of one policy, there is a free row that was used before.
+    # Number of new keys in the steps of one policy: each new key reuses a freed row.
     args.spare = (args.rounds + WARMUP + 1) * int(args.new * args.batch * args.fields)
     figures: dict[str, Any] = {
         name: getattr(args, name) for name in ("batch", "fields", "dim", "rows", "zipf", "new")

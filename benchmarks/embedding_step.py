@@ -7,7 +7,7 @@ an input tensor in place of the table's rows. For comparison, the benchmark also
 MindSpore (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target,
 static ids), and the machine's lower bound (the memory accesses alone). If `--value-dtype` or
 `--state-dtype` is not float32, steps of our table alternate with steps of a float32 table. The
-script prints the ratios of the table's times to the float32 table's times. With `--output-dtype
+script prints our table's times divided by the float32 table's times. With `--output-dtype
 bfloat16`, the graph reads our table's rows as bfloat16, and the float32 table's rows as float32.
 With bfloat16 output, all graphs end in a fused layer, even graphs without a table. The fused layer
 reads float32 and bfloat16, whereas MindSpore's own CPU kernels do not read bfloat16. With bfloat16

@@ -3,8 +3,8 @@
 
     PYTHONPATH=. python benchmarks/hybrid_parallel.py --workers 1,2 --json OUT
 
-The ways listed below train the same network on Zipf-distributed ids, in alternating runs. Worker i
-and the independent process i train on the same batches.
+The script trains the same network on Zipf-distributed ids in the four ways below; the runs
+alternate. Worker i and the independent process i train on the same batches.
 
     one_core     one process on one core
     independent  N separate processes, a core each; the sum of their speeds is the most that N

@@ -310,7 +310,7 @@ def _padded(values: np.ndarray, length: int, padding: Any = 0) -> np.ndarray:
 
 
 def _weights(time: np.ndarray, half_life: float | None) -> np.ndarray:
-    """Return a weight per event: 1 for the newest event, 1/2 for an event `half_life` days older."""
+    """Return weights: 1 for the newest event, 1/2 for an event `half_life` days older."""
     if half_life is None:
         return np.ones(len(time))
     return 0.5 ** ((time.max() - time) / (half_life * _DAY))
