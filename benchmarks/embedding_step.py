@@ -12,7 +12,7 @@ bfloat16`, the graph reads our table's rows as bfloat16, and the float32 table's
 With bfloat16 output, all graphs end in a fused layer, even graphs without a table. The fused layer
 reads float32 and bfloat16, whereas MindSpore's own CPU kernels do not read bfloat16. With bfloat16
 output, the script does not measure MindSpore's own lookup. With bfloat16 output, the script also
-prints the ratios of our table's step times to the float32 table's step times. Each round runs the
+prints our table's step times divided by the float32 table's step times. Each round runs the
 steps in a new random order, because a step's time depends on the caches and allocators that the
 previous step left. Only the rounds with MindSpore's own lookup have a fixed order.
 """

@@ -123,7 +123,7 @@ async def ask_for(clients: list[Client], rate: float, seconds: float) -> None:
 
 
 def children(pid: int) -> dict[str, int]:
-    """Return the child processes of a process, by their names."""
+    """Return the ids of a process's children; the keys are the children's names."""
     pids = {}
     for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         try:

@@ -63,7 +63,7 @@ class Program:
     # ---- values
 
     def value(self, width: int) -> Columns:
-        """Add a value of `width` columns for a layer's output; return the columns."""
+        """Add memory for a layer's output of `width` columns, and return these columns."""
         return Columns(self.program.add_value(width), 0, width)
 
     def input(self, columns: Columns) -> None:
@@ -183,7 +183,7 @@ class Layers:
         input_widths, output_widths: floats per row.
         parameters: float32 arrays.
         extras: further inputs.
-        products: (in, out) of the linear layers.
+        products: (input width, output width) of each linear layer.
         moved: (first index, number of floats) of each moving statistic in `packed`.
     """
 

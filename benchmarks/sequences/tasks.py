@@ -37,10 +37,10 @@ class Events:
     """Events: for each pair of user and item, only the first event.
 
     Attributes:
-        user: int64 ``[E]``, the users' numbers, which start at 0.
-        item: int64 ``[E]``, the items' numbers, which start at 0.
-        time: ``[E]``, times in seconds. The events of a data set are ordered by time; the events of
-            a `Part` are ordered by user, then by time.
+        user: int64 ``[E]``, number of each event's user, from 0.
+        item: int64 ``[E]``, number of each event's item, from 0.
+        time: ``[E]``, time of each event in seconds. The events of a data set are ordered by time;
+            the events of a `Part` are ordered by user, then by time.
     """
 
     user: np.ndarray
