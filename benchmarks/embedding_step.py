@@ -37,7 +37,7 @@ from mindspore_rec.optim import LazyAdam
 
 
 class Head(nn.Cell):
-    """A cheap loss over rows that gives every row a different gradient."""
+    """A cheap loss over rows; every row has a different gradient."""
 
     def __init__(self, fields: int, dim: int) -> None:
         super().__init__()

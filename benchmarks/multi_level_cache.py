@@ -45,7 +45,7 @@ CLOCK = 1000  # the filled rows' last steps are spread over this number of steps
 # known yet, so there is no prefetch.
 SKIPPED = 3
 MODES = ("prefetch", "no_prefetch")
-# In stats(), a counter of a tier is named by the tier and one of these suffixes.
+# Suffixes of the names of counters in stats(); each name begins with a tier.
 COUNTED = (
     "_hits", "_misses", "_written_rows", "_down_rows", "_spilled_rows", "_swapped_rows",
     "_read_bytes", "_written_bytes", "_wait_seconds", "_op_seconds",

@@ -26,7 +26,7 @@ class StepCase:
     Args:
         title: title of the printed results.
         batch: samples per step.
-        layers: (inputs, outputs) of each layer that computes a matrix product.
+        layers: (input width, output width) of each layer that computes a matrix product.
         fixed: indices of layers whose inputs need no gradient. Default: none.
     """
 

@@ -41,7 +41,7 @@ class Benchmark:
         needs: names of `NEEDS`.
         path: path of the script, relative to the repository's root. Default: `benchmarks/NAME.py`
             for the benchmark NAME.
-        codes: exit codes with which the script ends if all measurements were made. Default: 0.
+        codes: exit codes that mean that all measurements were made. Default: 0.
     """
 
     measures: str

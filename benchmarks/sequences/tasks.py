@@ -73,7 +73,7 @@ class Task:
 
     Attributes:
         read: function that reads the data sets' directory and returns the events.
-        days: length of the validation period and of the test period.
+        days: length of the validation period, in days; the test period has the same length.
         together: True if events with the same time form one row.
     """
 
