@@ -132,7 +132,7 @@ def _twins() -> Any:
 
 
 def _rate(config: Any, step: int, steps: int) -> float:
-    """Return the learning rate of step number `step` as in `models.common.training`."""
+    """Return the learning rate that `models.common.training` uses in step `step` of `steps`."""
     start, end = config.learning_rate, config.learning_rate_end
     if end is None:
         return float(start)

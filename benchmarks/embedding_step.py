@@ -231,8 +231,8 @@ def main() -> None:
     per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
 
     rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
-    # Graphs without a table: the first reads float32 rows. If our table's output has a different
-    # type, a second graph reads rows of this type.
+    # A graph without a table reads float32 rows. If our table's output has a different type, a
+    # second graph without a table reads rows of this type.
     plains = {"plain": plain_run(args, rows_in, label)}
     if args.output_dtype != "float32":
         plains["plain_narrow"] = plain_run(args, ops.cast(rows_in, ms.bfloat16), label)

@@ -200,7 +200,7 @@ def hash_figures(
 
 
 def string_figures(data: Data, client: redis.Redis) -> dict[str, Measured]:
-    """Measure one string per row: many rows per command, and one command per row in a pipeline."""
+    """Measure redis-py with one string per row: MGET and MSET, and pipelined GET and SET."""
 
     def names(keys: np.ndarray) -> list[bytes]:
         return [b"emb{benchmark}" + key.tobytes() for key in keys]

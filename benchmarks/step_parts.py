@@ -155,7 +155,7 @@ def table_run(
 
 
 class TableTimes:
-    """Counters of the tables' operators between two points in time.
+    """Increase of the counters of the tables' operators since the last reading.
 
     Args:
         tables: the tables.
