@@ -89,7 +89,7 @@ def train_twin(name: str, config: Any, data: Data) -> dict[str, float]:
     """Train only the PyTorch twin, on the batches that our model would train on.
 
     Args:
-        name: a name in `MODELS`.
+        name: name of the model, one of `MODELS`.
         config: the model's configuration; Adam replaces FTRL in the twin.
         data: training and test rows. One pass over the training rows collects the ids before the
             epochs of the training begin.
@@ -132,7 +132,7 @@ def _twins() -> Any:
 
 
 def _rate(config: Any, step: int, steps: int) -> float:
-    """Return the learning rate of step number `step` as in `models.common.training`."""
+    """Return the learning rate that `models.common.training` uses in step `step` of `steps`."""
     start, end = config.learning_rate, config.learning_rate_end
     if end is None:
         return float(start)

@@ -232,7 +232,7 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
 
 
 def fastest(layer: Layer, kind: str, threads: int) -> tuple[str, list[Task]]:
-    """Return name and tasks of the structure with the least cost in processor time.
+    """Return the name and the tasks of the structure that costs the least processor time.
 
     The cost is the tasks' total time divided by `threads`, but at least the time of the longest
     task. If a structure has fewer tasks than threads, the cost includes idle threads.

@@ -128,8 +128,8 @@ def alternate(
         warmup: rounds before the counted rounds.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
-        mixed: if True, each round calls the runs in a new random order. In a fixed order, each run
-            would always start with the caches and allocators that the same previous run left.
+        mixed: if True, each round calls the runs in a new random order. In a fixed order, the same
+            run would always precede each run, and change the run's caches and allocators.
             By default, each round calls the runs in the order of `runs`.
 
     Returns:

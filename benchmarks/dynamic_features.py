@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of admission and eviction for a training step, and the longest pause of a sweep.
+"""Time that admission and eviction add to a training step, and the longest pause of a sweep.
 
 First part: a graph step (lookup, gradient, LazyAdam) runs in turn on two full tables, one with a
 policy and one without. The two tables train on the same batches. Each step is measured in two ways:
@@ -82,7 +82,8 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
     subject = Subject(f"dynamic_features.{name}", args.fields, args.dim, admission, eviction)
     subject.fill(args.rows, (0, idle), args.spare, args.seed)
     if name.startswith("bounded"):
-        # Look up keys that never return, so that all counters are in use before the first step.
+        # Look up keys that no batch contains, so that all counters are in use before the first
+        # step.
         bound = int(admission.max_candidates)
         subject.table.lookup_with_handles(bench_common.spread_keys(np.arange(bound) + (1 << 50)))
         subject.table.discard_gradients()
@@ -139,7 +140,7 @@ def main() -> None:
     parser.add_argument("--sweeps", nargs="*", help="only these; default: all")
     args = parser.parse_args()
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
-    # For each new key in the steps of one policy, there is a free row that was used before.
+    # Number of new keys in the steps of one policy: each new key reuses a freed row.
     args.spare = (args.rounds + WARMUP + 1) * int(args.new * args.batch * args.fields)
     figures: dict[str, Any] = {
         name: getattr(args, name) for name in ("batch", "fields", "dim", "rows", "zipf", "new")

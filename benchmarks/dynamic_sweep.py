@@ -24,9 +24,10 @@ BEFORE = 60  # steps before the sweep: give the median, and look up the rows tha
 AFTER = 40
 IDLE = 100_000
 
-# Name of a sweep -> (eviction rules at the start, `recorded`). If `recorded` is True, changes are
-# recorded for a delta, and each step also fetches the evicted keys, as EvictedKeysCallback does.
-# The step's time includes the time to record changes and to fetch keys.
+# The key is the name of a sweep, the value is (eviction rules at the start, `recorded`). If
+# `recorded` is True, changes are recorded for a delta, and each step also fetches the evicted keys,
+# as EvictedKeysCallback does. The step's time includes the time to record changes and to fetch
+# keys.
 SWEEPS: dict[str, tuple[Eviction, bool]] = {
     "evict_by_callback": (Eviction(max_idle_steps=IDLE, trigger="callback"), False),
     "max_idle_steps": (Eviction(max_idle_steps=IDLE), False),

@@ -7,12 +7,12 @@ an input tensor in place of the table's rows. For comparison, the benchmark also
 MindSpore (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target,
 static ids), and the machine's lower bound (the memory accesses alone). If `--value-dtype` or
 `--state-dtype` is not float32, steps of our table alternate with steps of a float32 table. The
-script prints the ratios of the table's times to the float32 table's times. With `--output-dtype
+script prints our table's times divided by the float32 table's times. With `--output-dtype
 bfloat16`, the graph reads our table's rows as bfloat16, and the float32 table's rows as float32.
 With bfloat16 output, all graphs end in a fused layer, even graphs without a table. The fused layer
 reads float32 and bfloat16, whereas MindSpore's own CPU kernels do not read bfloat16. With bfloat16
 output, the script does not measure MindSpore's own lookup. With bfloat16 output, the script also
-prints the ratios of our table's step times to the float32 table's step times. Each round runs the
+prints our table's step times divided by the float32 table's step times. Each round runs the
 steps in a new random order, because a step's time depends on the caches and allocators that the
 previous step left. Only the rounds with MindSpore's own lookup have a fixed order.
 """
@@ -37,7 +37,7 @@ from mindspore_rec.optim import LazyAdam
 
 
 class Head(nn.Cell):
-    """A cheap loss over rows that gives every row a different gradient."""
+    """A cheap loss over rows; every row has a different gradient."""
 
     def __init__(self, fields: int, dim: int) -> None:
         super().__init__()
@@ -231,8 +231,8 @@ def main() -> None:
     per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
 
     rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
-    # Graphs without a table: the first reads float32 rows. If our table's output has a different
-    # type, a second graph reads rows of this type.
+    # A graph without a table reads float32 rows. If our table's output has a different type, a
+    # second graph without a table reads rows of this type.
     plains = {"plain": plain_run(args, rows_in, label)}
     if args.output_dtype != "float32":
         plains["plain_narrow"] = plain_run(args, ops.cast(rows_in, ms.bfloat16), label)
@@ -260,7 +260,7 @@ def main() -> None:
     runs.update(runs_of(steps, lambda i: new_batches[i], label))
     new_times = alternate(timed(runs), args.rounds, 8, "ours, new keys", mixed=True)
     inside_new = operator_times(before, table.op_times())
-    # Measure again with new keys in reused rows, as after an eviction. The difference between the
+    # Measure again with new keys that reuse the memory of erased rows. The difference between the
     # measurements with and without reused rows is the cost of fresh memory from the system.
     for batch in new_batches:
         for each in tables:

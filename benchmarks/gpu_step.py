@@ -52,7 +52,7 @@ def card() -> str:
 def measured(
     trainings: dict[str, Training], batch: int, steps: int, warmup: int, seconds: float
 ) -> dict[str, dict[str, Any]]:
-    """Return samples/s and the parts' milliseconds by device; steps of the devices alternate.
+    """Return samples/s and each part's milliseconds for each device; the devices run steps in turn.
 
     Args:
         trainings: device -> training.
@@ -222,7 +222,7 @@ def onednn_of_mindspore() -> Path:
 
 
 def main() -> int:
-    """Check or measure; return the exit code."""
+    """Run the check or the measurements, and return the exit code."""
     options = parse()
     onednn = options.onednn or onednn_of_mindspore()
     core = Core(options.core or find_native(), onednn, options.cuda, options.cache)

@@ -71,7 +71,7 @@ def make_network(model: str) -> nn.Cell:
 
 
 def fill(net: nn.Cell, rows: int) -> None:
-    """Insert the keys of 0 .. rows - 1 into every table; each worker inserts a part of the keys."""
+    """Insert `rows` keys into every table; each worker inserts a part of the keys."""
     group = worker_group()
     for table in tables_of(net):
         for start in range(0, rows, _CHUNK):

@@ -3,8 +3,8 @@
 
     PYTHONPATH=. python benchmarks/hybrid_parallel.py --workers 1,2 --json OUT
 
-The ways listed below train the same network on Zipf-distributed ids, in alternating runs. Worker i
-and the independent process i train on the same batches.
+The script trains the same network on Zipf-distributed ids in the four ways below; the runs
+alternate. Worker i and the independent process i train on the same batches.
 
     one_core     one process on one core
     independent  N separate processes, a core each; the sum of their speeds is the most that N
@@ -13,9 +13,9 @@ and the independent process i train on the same batches.
     workers      N workers of one thread under `python -m mindspore_rec.launch`
 
 For workers, the script also prints the parts of a step's time. The part *exchange* is the time
-spent in calls of the channels between workers. The part *moving* of the exchange is the time to
-exchange the same bytes if all workers begin together, after a barrier. The part *waiting* is the
-rest of the exchange, mostly the wait for the slower worker.
+spent in calls of the channels between workers. The exchange has two parts: *moving* and *waiting*.
+*moving* is the time to exchange the same bytes if a barrier lets all workers begin at the same
+time. *waiting* is the rest, mostly the wait for the slower worker.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training throughput of every model, the step's parts, and the network on vanilla MindSpore.
+"""Training throughput of every model, compared with vanilla MindSpore, and times of a step's parts.
 
     python benchmarks/model_step.py --batch 4096 16000 --precision float32,bfloat16 --json OUT
 

@@ -45,7 +45,7 @@ CLOCK = 1000  # the filled rows' last steps are spread over this number of steps
 # known yet, so there is no prefetch.
 SKIPPED = 3
 MODES = ("prefetch", "no_prefetch")
-# In stats(), a counter of a tier is named by the tier and one of these suffixes.
+# Suffixes of the names of counters in stats(); each name begins with a tier.
 COUNTED = (
     "_hits", "_misses", "_written_rows", "_down_rows", "_spilled_rows", "_swapped_rows",
     "_read_bytes", "_written_bytes", "_wait_seconds", "_op_seconds",
@@ -58,8 +58,8 @@ class Setup(NamedTuple):
     Attributes:
         text: description for people.
         zipf: exponent of the ids' Zipf distribution.
-        device, host: largest share of the rows in each of these tiers; if `device` is 0, there is
-            no device tier.
+        device, host: capacities of these two tiers, as shares of the rows. If `device` is 0, there
+            is no device tier.
         lower: 'ssd' or 'redis'.
         target: minimum samples/s, as a fraction of the speed of the table in memory; for the setup
             'disk', as a fraction of the disk's limit.
@@ -142,7 +142,7 @@ class Subject:
         """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
         The more frequent a key is, the later is the last step of its row. A key's count is the
-        expected count for the key's frequency.
+        number of times that the key is expected to occur in these steps.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
@@ -330,8 +330,8 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # If the table is small, the setup's share of the rows may not hold all rows of the prefetched
-    # batches.
+    # If the table is small, the setup's share of the rows may be less than the number of rows in
+    # the prefetched batches.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(

@@ -85,8 +85,9 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall over 610 users
 def chosen_settings(
     name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
-    """Return settings and their NDCG@10: from `known`, or, if `known` is None, of the settings that
-    are best on the validation rows.
+    """Return the settings with the best NDCG@10 on the validation rows, and this NDCG@10.
+
+    If `known` is not None, its settings and NDCG@10 are returned.
     """
     if known is not None:
         progress.update(len(GRIDS[name]))

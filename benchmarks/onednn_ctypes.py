@@ -107,7 +107,7 @@ class Product:
     Args:
         a, b, c: the matrices; C is float32.
         kind: type of A and B, 'float32' or 'bfloat16'.
-        packs: True if B is in the layout that oneDNN prefers, which `pack` writes.
+        packs: True if B is in oneDNN's preferred layout; `pack` writes this layout.
         adds: True if the product is added to C.
 
     Raises:

@@ -3,11 +3,11 @@
 
     PYTHONPATH=. python benchmarks/online_movielens.py --data DIR --json output/movielens.json
 
-DeepFM is trained on the first 80 % of the ratings by time. The last 20 % come through Kafka, one
-event per message. Each event is scored before the model is trained on it. A batch consists of all
-events between two updates. For comparison, a model without updates scores the same events. The task
-is to predict if a rating is at least 4 stars. The settings were chosen on the last eighth of the
-first 80 % (`--part validation`).
+DeepFM is trained on the first 80 % of the ratings by time. The last 20 % of the ratings come
+through Kafka, one rating per message. A rating is an event. Each event is scored before the model
+is trained on it. A batch consists of all events between two updates. For comparison, a model
+without updates scores the same events. The task is to predict if a rating is at least 4 stars. The
+settings were chosen on the last eighth of the first 80 % (`--part validation`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training from a Kafka topic compared with training from arrays in memory: samples per second.
+"""Speed of training from a Kafka topic, compared with training from arrays in memory.
 
     PYTHONPATH=. python benchmarks/online_throughput.py --json output/online_throughput.json
 

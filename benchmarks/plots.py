@@ -25,8 +25,8 @@ def online_movielens(result: dict[str, Any], path: Path) -> None:
 
     Args:
         result: the benchmark's result; `curves` has a list of AUCs per update interval ("static"
-            means no update). Each AUC covers `window` events; the events of successive AUCs begin
-            `every` events apart.
+            means no update). Each AUC covers `window` events, and begins `every` events after the
+            previous AUC.
         path: path of the plot, .png.
     """
     import matplotlib

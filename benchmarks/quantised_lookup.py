@@ -108,7 +108,7 @@ def _look_up(lookup: Callable[[np.ndarray], Any], batches: np.ndarray, i: int) -
 
 
 def peer_lookup(peer: Peer, first: int, batches: int) -> Callable[[int], float]:
-    """Return a function that calls the peer's runs `first` to `first + batches - 1` in turn."""
+    """Return a function that runs the peer's steps `first` to `first + batches - 1` in turn."""
 
     def seconds(i: int) -> float:
         return peer.step(first + i % batches)

@@ -123,7 +123,7 @@ class FeatureStage:
 
 
 def torch_loader(path: Path, threads: int) -> Callable[[], int] | None:
-    """Return a reader by PyTorch's DataLoader, or None if torch is not installed."""
+    """Return a function that reads with PyTorch's DataLoader, or None if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         return None
     import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The remote tier alone: rows per second and CPU per row, of the client and of the server.
+"""Speed of the remote tier alone, and CPU time per row of the client and the server.
 
 For comparison, redis-py's own commands read and write the same rows in four ways: as hashes with
 hiredis, as hashes without hiredis, as one string per row by MGET and MSET, and as one string per
@@ -200,7 +200,7 @@ def hash_figures(
 
 
 def string_figures(data: Data, client: redis.Redis) -> dict[str, Measured]:
-    """Measure one string per row: many rows per command, and one command per row in a pipeline."""
+    """Measure redis-py with one string per row: MGET and MSET, and pipelined GET and SET."""
 
     def names(keys: np.ndarray) -> list[bytes]:
         return [b"emb{benchmark}" + key.tobytes() for key in keys]

@@ -80,7 +80,7 @@ def drawn_lengths(kind: str, longest: int, batch: int, rng: np.random.Generator)
 
 
 class OutputGradient(nn.Cell):
-    """Returns one element of the output, and uses a given gradient as the output's gradient."""
+    """Returns one element of `output`; the backward pass returns `gradient` for `output`."""
 
     def construct(self, output: Tensor, gradient: Tensor) -> Tensor:
         """Return the first number of the output."""

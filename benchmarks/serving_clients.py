@@ -131,7 +131,7 @@ class GrpcCaller:
 
 
 def grpc_request(ids: np.ndarray, numbers: np.ndarray) -> bytes:
-    """Return the bytes of a message."""
+    """Return a request in protobuf's wire format."""
     from tritonclient.grpc import service_pb2
 
     inputs = [

@@ -10,8 +10,8 @@ restarts its own processes.
 
 If a kill ends a request's connection, the client repeats the request on a new connection. Other
 clients and load balancers usually repeat read-only requests, too. A request that is sent again
-counts as `dropped`. A request has failed in three cases: its answer is an error, its answer does
-not arrive within --limit-seconds, or the request was dropped twice.
+counts as `dropped`. A request has failed if its answer is an error, if its answer does not arrive
+within --limit-seconds, or if the request is dropped twice.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ async def ask_for(clients: list[Client], rate: float, seconds: float) -> None:
 
 
 def children(pid: int) -> dict[str, int]:
-    """Return the child processes of a process, by their names."""
+    """Return the ids of a process's children; the keys are the children's names."""
     pids = {}
     for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         try:

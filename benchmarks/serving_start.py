@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds until a server with a large checkpoint answers, compared with reading the files.
+"""Time until a server with a large checkpoint answers, compared with the time to read the files.
 
     PYTHONPATH=. python benchmarks/serving_start.py --keys 10000000 --directory /data --json F
 

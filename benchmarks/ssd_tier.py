@@ -78,7 +78,7 @@ class Disk(NamedTuple):
 
     Attributes:
         reads_per_second: random reads per second of one process.
-        cpu_us: CPU time per read in microseconds, of fio and the kernel together.
+        cpu_us: microseconds of CPU time per read, spent by fio and the kernel together.
     """
 
     reads_per_second: float

@@ -26,7 +26,7 @@ class StepCase:
     Args:
         title: title of the printed results.
         batch: samples per step.
-        layers: (inputs, outputs) of each layer that computes a matrix product.
+        layers: (input width, output width) of each layer that computes a matrix product.
         fixed: indices of layers whose inputs need no gradient. Default: none.
     """
 
@@ -68,7 +68,7 @@ class StepCase:
     def add(
         self, name: str, run: Run, precision: str = "", about: dict[str, str] | None = None
     ) -> None:
-        """Add a run; the results compare mindspore_rec's runs with this run.
+        """Add a run with which the results compare mindspore_rec's runs.
 
         Args:
             name: 'tables', or one of `step_report.STEPS`.

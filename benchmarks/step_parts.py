@@ -60,7 +60,7 @@ class Gradients(nn.Cell):
 
 
 class DenseStep(nn.Cell):
-    """Cell that computes the loss and all gradients, and updates the weights of the optimizer."""
+    """Cell that computes the loss and all gradients; the optimizer updates its weights."""
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell, rows: Sequence[Parameter]) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ def table_run(
 
 
 class TableTimes:
-    """Counters of the tables' operators between two points in time.
+    """Increase of the counters of the tables' operators since the last reading.
 
     Args:
         tables: the tables.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the speed from a Kafka broker on this machine to batches of arrays: rows/s and MB/s.
+"""Measure how fast a Kafka broker's messages become batches of arrays, in rows/s and MB/s.
 
     PYTHONPATH=. python benchmarks/stream_kafka.py --json output/stream_kafka.json
 

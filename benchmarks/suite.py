@@ -33,15 +33,15 @@ class Benchmark:
     """One script.
 
     Args:
-        measures: what the benchmark measures, in words.
-        minute: arguments with which most scripts take about a minute on 2 idle cores; a few scripts
-            take up to 35 minutes. `{disk}` stands for a directory on the disk to measure, and
+        measures: description of the measured quantities.
+        minute: arguments for a run of about a minute on 2 idle cores. A few scripts take up to 35
+            minutes. `{disk}` stands for a directory on the disk to measure, and
             `{movielens}` for the directory of MovieLens' files.
         tiny: arguments for a run of a few seconds, which only shows that the script works.
         needs: names of `NEEDS`.
         path: path of the script, relative to the repository's root. Default: `benchmarks/NAME.py`
             for the benchmark NAME.
-        codes: exit codes with which the script ends if all measurements were made. Default: 0.
+        codes: exit codes that mean that all measurements were made. Default: 0.
     """
 
     measures: str

@@ -52,7 +52,7 @@ class Twin(nn.Module):
             self.output = _linear(net.output)
 
     def forward(self, ids: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        """Return the logits [B, 1]; inputs are ids [B, F], numbered from 1, and numbers [B, N]."""
+        """Return the logits [B, 1] of `ids` [B, F], which start at 1, and `numbers` [B, N]."""
         vectors = self.vectors(ids)
         if self.name == "dlrm":
             first = self.bottom(numbers)

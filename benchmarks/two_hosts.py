@@ -8,9 +8,10 @@ memory, and use TCP over a link whose speed `tc` limits. The runs alternate: fir
 on two hosts with each speed of the link. For two hosts, the step's time minus the computing time is
 compared with the least possible transfer time. The least possible transfer time is the number of
 sent bytes divided by the link's data rate. The computing time is measured with both workers on one
-host. The computing time is a step's time minus the time of an exchange of the same number of bytes,
-which both workers begin together. The output also tells if the losses of all runs are equal bit for
-bit. The link has no added delay, since a delay would need netem.
+host. The computing time is the time of a step minus the time of an exchange. In this exchange, both
+workers begin at the same time, and send as many bytes as in a step. The output also tells if the
+losses of all runs are equal bit for bit. The link has no added delay, since a delay would need
+netem.
 """
 
 from __future__ import annotations

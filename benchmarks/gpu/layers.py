@@ -33,7 +33,7 @@ def _wide_linear(activation: str) -> Case:
 
 
 def _input_major(p: Program) -> Outputs:
-    """Add layers with weights stored as [in, out]; the weights are parts of one parameter."""
+    """Add layers whose weights are stored as [in, out], in one parameter."""
     x = p.inputs(24)
     both = p.parameter(p.rng.normal(0, 0.2, 24 * 16 + 16 * 8))
     vectors = p.vector(24)

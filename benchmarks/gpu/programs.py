@@ -33,7 +33,7 @@ class Program:
     """Builder of a program: adds layers in the order of computation, and initializes parameters.
 
     Args:
-        core: the native core, which sets the program's device.
+        core: the native core; the program runs on the device of the core.
         precision: type of the products' factors, 'float32' or 'bfloat16'.
         training: True if a batch normalization uses the statistics of the batch.
         exact: True if weights are small multiples of 1/2. If `exact` is True, and if inputs are
@@ -63,7 +63,7 @@ class Program:
     # ---- values
 
     def value(self, width: int) -> Columns:
-        """Add a value of `width` columns for a layer's output; return the columns."""
+        """Add memory for a layer's output of `width` columns, and return these columns."""
         return Columns(self.program.add_value(width), 0, width)
 
     def input(self, columns: Columns) -> None:
@@ -83,7 +83,10 @@ class Program:
     # ---- parameters and further inputs
 
     def weight(self, rows: int, columns: int, fan_in: int) -> int:
-        """Add a random matrix (multiples of 1/2 if `exact`, else He et al.); return its index."""
+        """Add a random matrix and return its index.
+
+        The numbers are multiples of 1/2 if `exact` is True, and otherwise uniform (He et al.).
+        """
         if self.exact:
             taken = self.rng.random((rows, columns)) < min(1.0, 8 / fan_in)
             signs = self.rng.integers(0, 2, (rows, columns)) - 0.5
@@ -180,7 +183,7 @@ class Layers:
         input_widths, output_widths: floats per row.
         parameters: float32 arrays.
         extras: further inputs.
-        products: (in, out) of the linear layers.
+        products: (input width, output width) of each linear layer.
         moved: (first index, number of floats) of each moving statistic in `packed`.
     """
 
@@ -198,7 +201,8 @@ class Run:
     Args:
         core: the native core.
         layers: the program.
-        inputs: float32 [B, ...], or uint16 for bfloat16; their gradients have the same type.
+        inputs: arrays [B, ...] of type float32, or of type uint16 with the bits of bfloat16. The
+            gradient of an input has the type of the input.
         fill: initial value of the memory that operators write. By default, the memory is not
             initialized.
 

@@ -22,7 +22,7 @@ class Shape:
 
     Args:
         fields: number of ids per sample.
-        numbers: how many numeric features a sample has.
+        numbers: number of numeric features per sample.
         hidden: widths of the perceptron (for DLRM, of the top perceptron).
         bottom: widths of DLRM's bottom perceptron, without its last width, `DIM`. Default: no DLRM.
         cross: number of layers of DCN-V2's cross network. With a cross network, each numeric

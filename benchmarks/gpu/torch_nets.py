@@ -61,7 +61,7 @@ class Network(nn.Module):
             self.last = nn.Linear(shape.hidden[-1], 1)
 
     def forward(self, rows: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        """rows [B, F, D], numbers [B, N] -> logit [B, 1], float32."""
+        """Return the logit, float32 [B, 1], of `rows` [B, F, D] and `numbers` [B, N]."""
         with torch.autocast("cuda", torch.bfloat16, enabled=self.bfloat16):
             return self._logit(rows, numbers).float()
 
@@ -153,9 +153,10 @@ def tensors(batches: Batches, on_gpu: bool) -> list[tuple[torch.Tensor, ...]]:
 def median_seconds(
     training: Training, batches: Batches, on_gpu: bool, options: Any
 ) -> dict[str, float]:
-    """Return the last loss, and the median seconds of single steps and of steps in blocks.
+    """Return the last loss and the median seconds of a step, alone and in blocks.
 
-    The host waits for the GPU after each single step, or after each block of `options.block` steps.
+    Alone, the host waits for the GPU after each step. In blocks, the host waits after each
+    `options.block` steps.
     """
     inputs = tensors(batches, on_gpu)
     for k in range(options.warmup):

@@ -100,7 +100,7 @@ class Training:
     """The parts of a network's training step on a device, as functions; memory is allocated once.
 
     Args:
-        core: the native core, which sets the device.
+        core: the native core; the step runs on the device of the core.
         shape: the network.
         precision: data type of the matrix products, 'float32' or 'bfloat16'.
         batches: the batches; `tables` contains the ids of all batches.

@@ -85,12 +85,12 @@ class Batch:
             self.bucket = torch.from_numpy(bucket)
 
     def pad(self, x: torch.Tensor) -> torch.Tensor:
-        """[N, width] -> [B, L, width]."""
+        """Return `x` [N, width] with padding: [B, L, width]."""
         padded = x.new_zeros(self.lists * self.longest, x.shape[-1])
         return padded.index_copy(0, self.at, x).view(self.lists, self.longest, -1)
 
     def unpad(self, x: torch.Tensor) -> torch.Tensor:
-        """[B, L, width] -> [N, width]."""
+        """Return `x` [B, L, width] without padding: [N, width]."""
         return x.reshape(-1, x.shape[-1]).index_select(0, self.at)
 
 
@@ -213,7 +213,7 @@ class Form:
         self.batches = batches
 
     def step(self, k: int) -> float:
-        """Run a step with the gradient of `values` on batch k; return an element of the output."""
+        """Run a step on batch k, and return an element of the output."""
         batch = self.batches[k]
         values = batch.values.detach().requires_grad_()
         output = self.network(values, batch)

@@ -239,7 +239,7 @@ def _factors(part: Part, regularization: float, alpha: float, seed: int) -> Any:
 
 
 def bpr(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by BPR from the package `implicit`; users' vectors use events before the part's time.
+    """Rank by BPR of the package `implicit`, trained on the events before the part's time.
 
     A user without earlier events has a vector of zeros, so only the items' biases determine ranks.
     """

@@ -88,7 +88,7 @@ def with_histories(parts: Parts, events: pd.DataFrame, length: int = LENGTH) -> 
 
 
 def ages(seconds: np.ndarray) -> np.ndarray:
-    """Convert seconds to whole hours; return each hour's number of binary digits as text.
+    """Return the number of binary digits of `seconds` in whole hours, as text.
 
     Example:
         >>> ages(np.array([60, 7200, 20_000])).tolist()

@@ -34,9 +34,9 @@ def difference(
 
     Args:
         part: the rows.
-        ranks: mid ranks of the targets by one model, ``[N]``, or by the model with several seeds,
-            ``[S, N]``. With several seeds, NDCG@10 is the mean over the seeds.
-        others: mid ranks of the targets by the other model.
+        ranks: mid ranks of the targets in one model's scores: ``[N]`` for one seed, or ``[S, N]``
+            for several seeds. With several seeds, NDCG@10 is the mean over the seeds.
+        others: mid ranks of the targets in the other model's scores.
         samples: number of bootstrap samples.
         seed: seed of the bootstrap.
 

@@ -9,8 +9,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
 * An item's vector in histories is also its vector when the item is scored. Each item has a bias,
   which starts at the logarithm of the number of the item's events. With `half_life`, recent events
   count more.
-* Vectors start at random. With `co_occurrence`, vectors start near the eigenvectors of the items'
-  co-occurrence matrix, which counts pairs of items that are at most five events apart.
+* Vectors start with random numbers. With `co_occurrence`, vectors start near the eigenvectors of
+  the items' co-occurrence matrix, which counts pairs of items that are at most five events apart.
 * With `skip`, a factorized Markov chain from the last event to the next item also adds to the
   score. The chain has a separate matrix, which starts as the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older
@@ -108,7 +108,7 @@ class _Dropout(nn.Cell):
         self.first = Parameter(Tensor([0], ms.int32), name="first", requires_grad=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        """Return the rows; in training, set the dropped numbers to 0."""
+        """Return `x`; in training, with dropout."""
         if not self.training:
             return x
         first = (self.first + 1237) % self.masks
@@ -130,7 +130,8 @@ class _Loss(nn.Cell):
 
     With the items of the batch, the loss estimates the softmax's sum over all items: a weighted sum
     of the exponentials of the batch's items. The weight of an item is the inverse of the
-    probability that a batch contains the item; a state's own target always has the weight 1.
+    probability that a batch contains the item. In the sum of a state, the state's target has the
+    weight 1.
 
     Inputs:
         - **values** (Tensor): events ``[N]``.
@@ -309,7 +310,7 @@ def _padded(values: np.ndarray, length: int, padding: Any = 0) -> np.ndarray:
 
 
 def _weights(time: np.ndarray, half_life: float | None) -> np.ndarray:
-    """Return a weight per event; each `half_life` before the newest event halves the weight."""
+    """Return weights: 1 for the newest event, 1/2 for an event `half_life` days older."""
     if half_life is None:
         return np.ones(len(time))
     return 0.5 ** ((time.max() - time) / (half_life * _DAY))

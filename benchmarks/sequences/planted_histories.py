@@ -5,9 +5,9 @@
 
 The rows are from `datasets/synthetic/histories.py`, whose formula gives each row's true
 probability. The best possible AUC is the AUC of the true probabilities. A network's share is (AUC -
-DeepFM's AUC) / (best AUC - DeepFM's AUC). DIN and BST are trained by their configurations in
-`models`. For each network, the epoch with the best AUC on validation rows is chosen; the figures
-are from test rows.
+DeepFM's AUC) / (best AUC - DeepFM's AUC). DIN and BST are trained with the settings in their
+configuration files in `models`. For each network, the epoch with the best AUC on validation rows is
+chosen; the figures are from test rows.
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ class Events:
     """Events: for each pair of user and item, only the first event.
 
     Attributes:
-        user: int64 ``[E]``, the users' numbers, which start at 0.
-        item: int64 ``[E]``, the items' numbers, which start at 0.
-        time: ``[E]``, times in seconds. The events of a data set are ordered by time; the events of
-            a `Part` are ordered by user, then by time.
+        user: int64 ``[E]``, number of each event's user, from 0.
+        item: int64 ``[E]``, number of each event's item, from 0.
+        time: ``[E]``, time of each event in seconds. The events of a data set are ordered by time;
+            the events of a `Part` are ordered by user, then by time.
     """
 
     user: np.ndarray
@@ -73,7 +73,7 @@ class Task:
 
     Attributes:
         read: function that reads the data sets' directory and returns the events.
-        days: length of the validation period and of the test period.
+        days: length of the validation period, in days; the test period has the same length.
         together: True if events with the same time form one row.
     """
 
@@ -141,7 +141,7 @@ def part_of(
 
 
 def last_events(events: Events, least: int) -> Part:
-    """Return the part for the leave-one-out task: the last event of each user is a row.
+    """Return the part for the leave-one-out task, with one row per user: the user's last event.
 
     Args:
         events: all events.

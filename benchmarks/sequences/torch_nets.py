@@ -22,7 +22,7 @@ __all__ = ["Adam", "Twin"]
 class Adam(torch.optim.Optimizer):
     """Adam in the form of `LazyAdam` and `SparseAdam`: epsilon is added before the bias correction.
 
-    `torch.optim.Adam` adds epsilon to the corrected root. If a model and its twin use different
+    `torch.optim.Adam` adds epsilon after the bias correction. If a model and its twin use different
     forms of Adam, their steps differ for gradients near epsilon, such as 1e-7, and the losses
     differ by a few thousandths after 100 steps.
 

@@ -7,7 +7,7 @@ a flag per value (`|` separates the values). LightGBM and CatBoost have their de
 up to 2,000 trees. LightGBM and CatBoost stop when the AUC of the validation rows has not risen for
 50 trees.
 
-`LightGBM-codes` reads each category's number as an ordinary number. `LightGBM-statistics` and
+`LightGBM-codes` reads the code of each category as a numeric feature. `LightGBM-statistics` and
 `CatBoost-statistics` also read target statistics: the mean label and the frequency of each value,
 and of each pair of values in a cross. The `TargetStatistics` in the schema from `infer_schema`
 compute these numbers. The target statistics are computed from the rows on which the network was

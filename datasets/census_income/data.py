@@ -105,8 +105,8 @@ def load(
             feature, because the task's label is computed from marital status.
         exact: Numeric columns that become categorical features (one category per value), in
             addition to numeric features (default: the four amounts).
-        min_count: An exact value has its own key if at least this many training rows contain the
-            value; `min_count` is at least 1 (default 5). Rarer values share one key.
+        min_count: An exact value has its own key if at least `min_count` training rows contain the
+            value; all other exact values share one key. `min_count` is at least 1 (default 5).
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).
         seed: Seed of the random choice of the validation rows.
 
@@ -152,8 +152,8 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
             is a gzip file.
 
     Returns:
-        The quantities and the weight as float64, all other columns as the text in the file; ``NA``
-        and ``?`` are ordinary values.
+        The table. The quantities and the weight are float64; all other columns contain the text of
+        the file. ``NA`` and ``?`` are ordinary values.
 
     Raises:
         ValueError: the file is missing, the file has no rows, the number of columns is not 42, a
@@ -183,7 +183,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 class _Encoder:
-    """Encode rows with values of the training split: frequent exact values, means, deviations."""
+    """Encode rows with the training split's frequent values, means and standard deviations."""
 
     def __init__(
         self, train: pd.DataFrame, tasks: tuple[str, ...], exact: tuple[str, ...], min_count: int

@@ -48,7 +48,7 @@ NUMERIC = (AGE, *MONEY, "num_emp", "weeks_worked")
 
 
 def category_columns(tasks: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the categorical columns that may be features when ``tasks`` are predicted.
+    """Return the categorical columns that may be features if ``tasks`` are the labels.
 
     The income column and the survey's weight are never features. ``never_married`` is derived from
     marital status, so marital status is a feature only if ``never_married`` is not in ``tasks``.
