@@ -199,8 +199,8 @@ def read_pieces(
         first_line: line number, in the file, of the first line of `given` (default 1).
 
     Raises:
-        BadRowError: a row is bad and ``strict`` is True. In the error and in the report, line 1 is
-            the line `first_line` of the file.
+        BadRowError: a row is bad and ``strict`` is True. The error and the report give line numbers
+            in the file.
     """
     for piece in given:
         columns = parse(piece.text)
