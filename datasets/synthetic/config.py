@@ -62,8 +62,9 @@ class PlantedConfig:
             effects, interactions and count effects, each at least 0. The sum of the shares must be
             above 0, and the shares are scaled to a sum of 1. If a part has no fields, its share
             must be 0.
-        logit_std: The factor s of z in the logit, above 0. It sets the strength of the features.
-            The default, 1.36, gives a Bayes AUC of about 0.80 at the default click rate.
+        logit_std: The factor s of z in the logit, above 0. A larger factor makes clicks depend more
+            on the features. The default, 1.36, gives a Bayes AUC of about 0.80 at the default click
+            rate.
         click_rate: Mean click probability, between 0 and 1 (default 0.25).
 
     Raises:
