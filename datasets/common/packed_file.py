@@ -35,7 +35,7 @@ def write_file(
         path: file to make; MindRecord's index is written beside it.
         format: of `FORMATS`.
         block_rows: rows per record or row group, at least 1.
-        fields: for each column's name, the names of the column's values.
+        fields: maps the name of a column to the names of the values in one row of the column.
 
     Returns:
         Rows and columns. If there are no rows, no file is written, and the result is ``0, ()``.

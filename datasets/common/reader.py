@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole-batch NumPy arrays from a packed data set or from arrays in memory, shuffled or in order.
+"""Batches as NumPy arrays, from a packed data set or from arrays in memory, shuffled or in order.
 
 `mindspore_rec.data` reads the blocks ahead and cuts their rows into batches. `BlockOrder`
 determines the order of the rows.
@@ -276,7 +276,7 @@ class _SizedTuples(_UnsizedTuples):
 
 
 class _Source(NamedTuple):
-    """Rows in blocks that can be read in any order.
+    """A source of blocks of rows. The blocks can be read in any order.
 
     Args:
         names: names of all columns in the source.

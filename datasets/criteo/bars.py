@@ -81,8 +81,8 @@ def blocks(
         version: With ``x1``, counts are used unchanged. With ``x4``, a count x becomes
             ``log(1 + x)``, or 0 if x is negative. In ``x1`` and ``x4``, a missing count becomes 0,
             and an empty category is treated as missing.
-        counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
-            (default False).
+        counts_as_categories: Add keys for the binned counts of ``x4``, as fields I1..I13 after
+            C1..C26 (default False).
         span: Range of bytes (end not included); only lines that begin in the range are read
             (default: all lines).
         on_bytes: Function that is called with the number of bytes read since its last call.

@@ -118,10 +118,10 @@ class CriteoReader:
             any row.
         on_bytes: Called with the number of bytes read from the file since the last call.
 
-    Yields (by iteration): ``ids`` int64 [B, 26] or [B, 39], the keys of the texts by
-        `category_keys` with the field's name (an empty text is a missing value); ``dense`` float32
-        [B, 13], ``log(1 + x)`` of each count, or 0 if the count is missing or negative; ``label``
-        float32 [B, 1].
+    Yields (by iteration): ``ids``, ``dense`` and ``label``. ``ids`` int64 [B, 26] or [B, 39]
+        contains the keys that `category_keys` computes from the field's name and the text; an empty
+        text is a missing value. ``dense`` float32 [B, 13] contains ``log(1 + x)`` of each count x,
+        or 0 if the count is missing or negative. ``label`` is float32 [B, 1].
 
     Raises (by iteration): ValueError: a row is bad and ``strict`` is True (the message has ``path,
         line N`` and the reason), or gzip data are truncated or damaged. OSError: the file cannot be
@@ -199,8 +199,8 @@ def read_pieces(
         first_line: line number, in the file, of the first line of `given` (default 1).
 
     Raises:
-        BadRowError: a row is bad and ``strict`` is True. In the error and in the report, line 1 is
-            the line `first_line` of the file.
+        BadRowError: a row is bad and ``strict`` is True. In the error and in the report, lines are
+            counted from `first_line`, which is line 1.
     """
     for piece in given:
         columns = parse(piece.text)

@@ -80,7 +80,7 @@ def sources_of(
     """Return a source for each Parquet file, each gzip file, and each range of a plain text file.
 
     Args:
-        files: the input files, in order, as text or Parquet.
+        files: the input files, text or Parquet, in the order of their rows.
         part_bytes: bytes of text per part, at least 1.
         strict: True raises an error at the first bad row; False only counts bad rows.
         counts_as_categories: add keys for the 13 binned counts, as in `CriteoReader`.

@@ -92,9 +92,9 @@ def load(
     Args:
         data_dir: directory with ``ratings.csv`` and ``movies.csv``, plain or gzip (``.csv.gz``).
         split: With 'random', each rating is a test row with probability ``test``, as in published
-            comparisons of CTR models. With 'time', the latest ratings are the test rows; ``test``
-            is their share of all ratings. In a split by time, many users and movies of the test
-            rows are new, as in online serving.
+            comparisons of CTR models. With 'time', the latest ratings are the test rows, and
+            ``test`` is the share of these rows in all ratings. In a split by time, many users and
+            movies of the test rows are new, as in online serving.
         test: share of the ratings for testing, above 0 and below 1 (default 0.2).
         validation: share of the training rows for validation, in [0, 1) (default 0). Validation
             rows are split off like test rows, at random or by time.

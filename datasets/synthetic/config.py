@@ -58,11 +58,13 @@ class PlantedConfig:
         fields: The categorical fields C1, C2, ...; at least one field.
         counts: Number of count fields I1, I2, ..., at least 0 (default 13).
         rank: Length of the vectors v, at least 1 (default 3).
-        main_share, pairs_share, counts_share: Shares of main effects, interactions and count
-            effects in the variance of z, at least 0. The sum of the shares must be above 0, and the
-            shares are scaled to a sum of 1. If a part has no fields, its share must be 0.
-        logit_std: The factor s of z in the logit, above 0. It sets the strength of the features.
-            The default, 1.36, gives a Bayes AUC of about 0.80 at the default click rate.
+        main_share, pairs_share, counts_share: Shares of the variance of z that come from main
+            effects, interactions and count effects, each at least 0. The sum of the shares must be
+            above 0, and the shares are scaled to a sum of 1. If a part has no fields, its share
+            must be 0.
+        logit_std: The factor s of z in the logit, above 0. A larger factor makes clicks depend more
+            on the features. The default, 1.36, gives a Bayes AUC of about 0.80 at the default click
+            rate.
         click_rate: Mean click probability, between 0 and 1 (default 0.25).
 
     Raises:
@@ -111,7 +113,7 @@ class PlantedConfig:
 
 
 def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
-    """Return a configuration of 26 fields and 13 counts in the proportions of Criteo's data.
+    """Return a configuration like Criteo's data, with 26 categorical fields and 13 counts.
 
     Only fields with 10 to 1,500 values interact, so that a million rows are enough to learn the
     interactions. Fields with more than 20,000 values have weaker main effects, and many of their

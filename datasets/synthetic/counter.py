@@ -48,9 +48,10 @@ def uniform(words: np.ndarray) -> np.ndarray:
 
 
 def irwin_hall(words: np.ndarray) -> np.ndarray:
-    """Return nearly normal float32 of mean 0 and variance 1: sums of a word's four 16-bit parts.
+    """Return nearly normal float32 numbers with mean 0 and variance 1.
 
-    Values are at most 3.47 in absolute value, so a single value never decides a label.
+    Each number is the scaled sum of the four 16-bit parts of a word. Numbers are at most 3.47 in
+    absolute value, so a single number never decides a label.
 
     Example:
         >>> round(float(irwin_hall(stream_words(0, "x", np.arange(100_000))).std()), 1)

@@ -27,8 +27,8 @@ def generate(
     Args:
         rows: Number of rows, at least 0.
         seed: Seed of the model's parameters and of the rows.
-        start: Index of the first row, at least 0 (default 0). With the same seed, two different
-            ranges have different rows of the same model. Train on one range of rows, and test on a
+        start: Index of the first row, at least 0 (default 0). With the same seed, the rows of two
+            ranges differ, but are rows of the same model. Train on one range of rows, and test on a
             different range of rows.
         block_rows: Rows per block, at least 1 (default 16384); does not change any row.
         config: Configuration of the model; default `criteo_like()`.

@@ -207,7 +207,7 @@ def zipf_probabilities(field: CategoryField) -> np.ndarray:
 
 
 def _counts(index: int, words: np.ndarray) -> np.ndarray:
-    """Draw long-tailed counts. A tenth are missing; some of I2's are negative, as in Criteo."""
+    """Draw long-tailed counts; a tenth are missing, and some counts of I2 are negative."""
     draws = uniform(words)
     # the low bits, which hardly affect uniform(), decide which values are missing
     missing = (words & np.uint64(0x3FF)) < np.uint64(int(_MISSING_SHARE * 1024))

@@ -15,7 +15,7 @@ __all__ = ["write_tsv"]
 
 
 def write_tsv(stream: BinaryIO, model: PlantedModel, raw: RawRows) -> None:
-    """Append rows: label, counts (empty if missing), categories; no header.
+    """Append rows without a header: the label, the counts (empty if missing) and the categories.
 
     Args:
         stream: Binary file to write to.
