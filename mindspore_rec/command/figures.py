@@ -25,10 +25,10 @@ Floats = npt.NDArray[np.floating]
 
 @dataclass(frozen=True)
 class GroupFigures:
-    """Metrics of the rows with one value of a column.
+    """Metrics of the rows that have the same value in a column.
 
     Attributes:
-        value: the one value of the column, as text.
+        value: the value that the rows have in common, as text.
         rows: number of rows.
         metrics: metrics as `figures_of` returns them.
     """

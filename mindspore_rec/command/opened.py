@@ -61,7 +61,7 @@ def schema_of(settings: Settings) -> Schema:
 def rows_of(
     source: str | tuple[str, ...], settings: Settings, schema: Schema | None, thinned: bool = False
 ) -> Rows:
-    """Return the rows of files.
+    """Open files and return their rows.
 
     Args:
         source: paths of the rows.

@@ -143,7 +143,7 @@ class EarlyStoppingSettings:
     """Early stopping: the training ends if a metric of the validation rows stops improving.
 
     Args:
-        metric: 'auc', 'log_loss' or 'rmse'. With several labels, write the metric, a point and the
+        metric: 'auc', 'log_loss' or 'rmse'. With several labels, write the metric, a dot and the
             label's name, as in 'auc.bought'. Default: 'auc' of the first label, or 'rmse' if that
             label is a number.
         patience: number of successive evaluations without improvement, at least 1. Default: 2, or 1

@@ -55,12 +55,13 @@ class FeaturePipeline:
     dict of arrays for any other batch.
 
     Args:
-        outputs: dict that maps the name of each array to the array's feature or features. A single
-            FeatureSpec must have the array's name, and the array has keys in the shape of the
-            column. For several features, the array has the features' columns side by side: keys,
-            int64 ``[B, F]``, or numbers, float32 ``[B, N]``. A FeatureSpec that is the timestamp
-            declares the event time, and makes no array. The label is the last output. An iterable
-            of FeatureSpec objects is legal too; each object makes one output.
+        outputs: dict that maps the name of each array to the array's feature or features. If the
+            value is a single FeatureSpec, the FeatureSpec's name must equal the array's name, and
+            the array contains keys in the shape of the column. For several features, the array has
+            the features' columns side by side: keys, int64 ``[B, F]``, or numbers, float32
+            ``[B, N]``. A FeatureSpec that is the timestamp declares the event time, and makes no
+            array. The label is the last output. An iterable of FeatureSpec objects is legal too;
+            each object makes one output.
         prepare: functions that take a DataFrame and return a DataFrame. The pipeline applies the
             functions of `prepare` first, in order. The functions may add columns and drop rows.
             Default: none.

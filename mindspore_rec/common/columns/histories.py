@@ -209,7 +209,7 @@ def whole_values(column: str | int, values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class History:
-    """Columns of lists that describe the same events, as an output of a `FeaturePipeline`.
+    """Output of a `FeaturePipeline`: several columns of lists that describe the same events.
 
     Args:
         members: one transform per column; the first transform reads the column that names the

@@ -65,7 +65,7 @@ class Events:
     Args:
         offsets: int64 ``[B + 1]``, the index of each list's first event; the last offset is N.
         times: seconds since 1970 of all events, int64 ``[N]``.
-        values: further numbers of all events, int64 ``[N, width]``.
+        values: other numbers of each event, int64 ``[N, width]``.
     """
 
     offsets: np.ndarray
@@ -348,8 +348,8 @@ class EventLog:
     Args:
         feature: the `KeptEvents`, with the length of the histories.
         events: events of all rows, in the order of the rows; see `KeptEvents`.
-        state: an `EventState` with the events of earlier data. If `events` contains an event with
-            the same user, time and values, the two events count as one event. Default: None.
+        state: an `EventState` with the events of earlier data. An event of `state` and an event of
+            `events` count as one event if user, time and values are equal. Default: None.
     """
 
     def __init__(

@@ -52,8 +52,8 @@ class TargetStatistics(JointFeature):
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
-        labels: transforms of the labels. Use `Label` for a label with two values, and a transform
-            to a number, such as `Number`, for a label that is a number.
+        labels: transforms of the labels. If a label has two values, use `Label`. If a label is a
+            number, use a transform that returns numbers, such as `Number`.
         others: with 'folds', transforms whose values decide the fold of a row. For each part,
             `others` must read a column that the part does not read. With 'past', `others` is a
             single `Times` transform of the rows' times.

@@ -47,7 +47,7 @@ class ValueSums:
 
         Args:
             keys: key of each row, int64 ``[B]``.
-            parts: part of each row, int64 ``[B]``, 0 to `count` - 1.
+            parts: index of the part that each row belongs to, int64 ``[B]``, 0 to `count` - 1.
             sums: the numbers of each row that are added up, float64 ``[B, S]``.
             count: number of parts.
         """
@@ -70,7 +70,7 @@ class ValueSums:
         return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
-        """Return the sums of the values with the greatest first sums, at most `most` values."""
+        """Drop the values with the smallest first sums if there are more than `most` values."""
         if len(self.values) <= most:
             return self
         weights = np.add.reduceat(self.sums[:, 0], self._first)

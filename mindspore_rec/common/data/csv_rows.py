@@ -139,7 +139,7 @@ class CsvRows(TextRows):
         try:
             table = self._read(body, self._types, None)
         except (pa.ArrowInvalid, UnicodeDecodeError):
-            # Some rows have too few or too many values: infer the types from the good rows.
+            # If rows have too few or too many values, infer the types from the other rows.
             lines = [each for each in self.records(body) if self._fits(each)]
             if not lines:
                 return

@@ -26,8 +26,8 @@ class Place(NamedTuple):
 
     Args:
         number: number of the pass.
-        item: number of the worker's next or unfinished item. At the end of the pass, `item` is the
-            number of all items.
+        item: index of the item that the worker reads now or next. At the end of the pass, `item` is
+            the number of all items.
         rows: number of rows already read from the item.
         ended: True if the worker has read all of its items.
         before: earlier divisions of the pass, one for each time that the number of workers changed.

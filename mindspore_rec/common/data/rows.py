@@ -195,7 +195,7 @@ class Rows:
         )
 
     def split_by_time(self, *shares: float, time: str | None = None) -> tuple[Rows, ...]:
-        """Return parts of the rows in the order of their time: the first part has the oldest rows.
+        """Split the rows by time and return the parts; the first part has the oldest rows.
 
         Rows with equal times are in the same part, and rows without a time are in the first part.
         A filter on the time column defines each part. Reading a part skips row groups whose times

@@ -58,7 +58,7 @@ _HALF_BITS = 26
 
 
 class Places(NamedTuple):
-    """For each row, the places of the row's targets. The places of each row are sorted.
+    """Places of each row's targets, sorted within the row.
 
     Attributes:
         place: float64 ``[N]``, the places of all targets, row after row.

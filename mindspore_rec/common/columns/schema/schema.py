@@ -52,8 +52,8 @@ class Schema:
       column.
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels. The array
       is left out if the schema has no numbers and no statistics.
-    * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
-      values of all lists, one list after another, and the offsets of the lists. Row i has the
+    * For a history ``seen``: ``seen.values`` ``[N]``, the values of all lists, one list after
+      another; and ``seen.offsets`` int64 ``[B + 1]``, the offsets of the lists. Row i has the
       values from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values,
       but no offsets.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a `KeptHistoryColumn` named ``recent``, whose
@@ -357,7 +357,8 @@ class Schema:
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> Schema:
-        """Merge the statistics of labels that other schemas learned from parts of the rows.
+        """Merge statistics of labels; other schemas have learned the statistics from parts of the
+        rows.
 
         The merged statistics equal the statistics that this schema would learn from all parts. To
         learn from one part in another program, make a schema with the same columns, load the state

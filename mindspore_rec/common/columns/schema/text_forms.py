@@ -230,8 +230,8 @@ def list_form(texts: pa.Array) -> ListForm | None:
     """Return the `ListForm` of texts such as 'Action|Comedy'; None if the texts are no lists.
 
     Texts are lists if a separator divides the texts into short values, if the number of values
-    differs from text to text, and if values recur in several texts. Between values, a space is a
-    separator only if nearly all values have a digit.
+    differs from text to text, and if values recur in several texts. A space is a separator only if
+    nearly all values contain a digit.
 
     Args:
         texts: different texts, none of them missing.
