@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Parts:
-    """The rows of a training, as the YAML file divides them.
+    """Training, validation and test rows.
 
     Attributes:
         train: training rows, with only a sample of the negatives if the YAML file sets `sample`.

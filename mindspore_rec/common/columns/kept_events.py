@@ -183,7 +183,7 @@ class KeptEvents(JointFeature):
 
 
 def _as_int64(values: np.ndarray) -> np.ndarray:
-    """Return int64 keys unchanged, and other numbers as the bits of their float32 values."""
+    """Return int64 keys unchanged, and the float32 bits of other numbers as int32."""
     return values if values.dtype == np.int64 else values.astype(np.float32).view(np.int32)
 
 

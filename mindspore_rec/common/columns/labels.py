@@ -244,7 +244,7 @@ def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
 
 
 def numbers_and_legal(texts: pa.Array, decimal: str) -> tuple[pa.Array, pa.Array]:
-    """Return texts as float64, and a bool per text: True for a number or a missing number.
+    """Convert texts to float64; also return which texts are numbers or missing values.
 
     Example:
         >>> numbers, legal = numbers_and_legal(pa.array(["1.5", "n/a", "x", None]), ".")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TargetStatistics: mean label and frequency per value; in training, without a row's own label."""
+"""TargetStatistics: mean label and frequency per value. Training excludes a row's own label."""
 
 from __future__ import annotations
 

@@ -148,8 +148,7 @@ class DataParts:
         return self.opened[which.file].fetch(which.part.number)
 
     def decode(self, which: FilePart, fetched: Any, columns: Sequence[str]) -> pa.Table:
-        """Return a part as a table with the columns `columns`, converted to the types of
-        `schema`."""
+        """Return a part's rows: the columns `columns`, converted to the types of `schema`."""
         file = self.opened[which.file]
         stored = [each for each in columns if each not in self._partitions]
         table = file.decode(which.part.number, fetched, stored)

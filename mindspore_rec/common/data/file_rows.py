@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FileRows: interface of the readers of all formats; helpers for files read from front to back."""
+"""FileRows, the interface of all file readers, and helpers for files read from front to back."""
 
 from __future__ import annotations
 

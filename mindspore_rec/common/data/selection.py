@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selection: the columns and rows that a view selects from a source, read part by part."""
+"""Selection: reads the selected columns and rows of a source, part by part."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Selection:
         schema: `Schema` of the columns. Default: None.
         columns: names of the columns. Default: None, which means all columns.
         where: filter on the stored values. Default: None.
-        shares: splits that choose rows by their place in a file.
+        shares: splits; a row's place in its file decides whether a split contains the row.
         sample: thinned negatives. Default: None.
     """
 

@@ -106,7 +106,7 @@ def time_filters(
 
     Args:
         times: the times of all rows, in arrays.
-        expression: expression for the time of a row.
+        expression: Arrow expression that computes a row's time.
         shares: share of the rows in each part. The shares must add up to 1.
         name: name of the column.
 

@@ -23,7 +23,7 @@ _GRACE = 10.0
 
 
 class ProgramEnds:
-    """Observer of the end of a worker's program.
+    """Object that observes the end of a worker's program.
 
     Attributes:
         failed: True if an uncaught exception has ended the main thread.

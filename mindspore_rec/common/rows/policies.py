@@ -228,8 +228,8 @@ class Eviction:
             the sweep evicts the row after at most 256 steps. Rows with initial values may be
             evicted too. To keep rows with initial values, choose a limit below the norm of initial
             values, or the trigger 'callback'.
-        trigger: the time at which rules are applied. With 'step', rules are applied in every step.
-            With 'callback', rules are applied and ages are measured only when `table.evict()` is
+        trigger: 'step' or 'callback'. With 'step', the rules are applied in every step. With
+            'callback', the rules are applied and ages are measured only when `table.evict()` is
             called, for example by `EvictCallback`. Default: 'step'.
 
     Raises:

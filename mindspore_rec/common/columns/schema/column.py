@@ -159,7 +159,7 @@ class Column:
 
     @property
     def most_values(self) -> int:
-        """Greatest number of values per row that are read."""
+        """Greatest number of values that are read from the column in each row."""
         defaults = {
             "list": _DEFAULT_LENGTH,
             "text": _DEFAULT_LENGTH,

@@ -285,7 +285,7 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Optional columns of the rows to predict, from which a network gets collected histories.
+        """Optional columns of rows to predict, needed for the network to use collected histories.
 
         The user and the time of a row select a stored history; or the row contains the history
         itself.
