@@ -43,8 +43,8 @@ class KafkaSettings:
         types: Arrow type of each column, as in `{user: string, price: float64}`. Default: the types
             that the columns imply; for Arrow messages, the types of the first message that fits the
             columns.
-        sample: file with rows, from which the scales of numbers are computed before the training.
-            Required if the columns include numbers.
+        sample: file with rows. Before the training, the scales of numbers are computed from these
+            rows. Required if the columns include numbers.
         dead_letters: topic for messages that cannot be read. Default: none, which means that the
             first unreadable message ends the training.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms of labels and of times, and of numbers that are written as texts."""
+"""Transforms for labels, for times, and for numbers that are written as texts."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class ValueSums:
 
     Args:
         keys: key of each pair, int64 ``[E]``, ascending.
-        parts: part of each pair, int64 ``[E]``; ascending for equal keys.
+        parts: index of each pair's part, int64 ``[E]``, ascending within a key.
         sums: the sums of each pair of a key and a part, float64 ``[E, S]``.
         count: number of parts.
 
@@ -48,7 +48,7 @@ class ValueSums:
         Args:
             keys: key of each row, int64 ``[B]``.
             parts: index of the part that each row belongs to, int64 ``[B]``, 0 to `count` - 1.
-            sums: the numbers of each row that are added up, float64 ``[B, S]``.
+            sums: numbers to add up, float64 ``[B, S]``.
             count: number of parts.
         """
         values, known = pd.factorize(keys)
@@ -159,7 +159,7 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return the cumulative sums over each value's parts, taken in the order `order`.
+        """Return each value's cumulative sums over the parts in the order `order`.
 
         If `order` ascends, the sums include all earlier parts; if `order` descends, all later
         parts.

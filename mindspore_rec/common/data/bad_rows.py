@@ -43,7 +43,7 @@ class BadRow(NamedTuple):
 
 @dataclass(frozen=True)
 class BadRowReport:
-    """Number of rows read so far, and the bad rows among them.
+    """Number of rows read so far, number of bad rows, and the first bad rows.
 
     Args:
         rows: number of rows read, including bad rows.

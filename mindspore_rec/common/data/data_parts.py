@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataParts: the parts of all files of a source, with the types of the first file."""
+"""DataParts: the parts of all files of a source. The first file decides the column types."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def find_mpi() -> Path | None:
-    """Return the folder `lib` with Open MPI's library in this Python's environment, or None."""
+    """Return the folder of Open MPI's library in this Python environment; None if not installed."""
     for prefix in (sys.prefix, site.USER_BASE or sys.prefix):
         if (Path(prefix) / "lib" / _LIBRARY).exists():
             return Path(prefix) / "lib"

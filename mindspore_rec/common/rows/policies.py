@@ -46,8 +46,9 @@ class CountAdmission:
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. If there are `max_candidates` counters, a new counter
-            replaces the counter with the least count among a few counters. If several of the few
-            counters have the least count, the oldest counter is replaced. Default: no maximum.
+            replaces an old counter: some counters are compared, and the counter with the least
+            count is replaced. If several of them have the least count, the oldest is replaced.
+            Default: no maximum.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -56,9 +56,9 @@ class Schema:
       another; and ``seen.offsets`` int64 ``[B + 1]``, the offsets of the lists. Row i has the
       values from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values,
       but no offsets.
-    * ``recent.events`` int64 ``[B, 3 + values]`` of a `KeptHistoryColumn` named ``recent``, whose
-      history the library collects from rows. Each row contains the time, 1 or 0 (1 if the row is
-      an event), the user and the values. In training, the network gets ``recent.values`` and
+    * For a `KeptHistoryColumn` ``recent``: ``recent.events`` int64 ``[B, 3 + values]``. The library
+      collects the history from rows. Each row of the array contains the time, 1 or 0 (1 if the row
+      is an event), the user and the values. In training, the network gets ``recent.values`` and
       ``recent.offsets`` in place of ``recent.events``.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
@@ -274,7 +274,7 @@ class Schema:
 
     @property
     def inputs(self) -> list[str]:
-        """Names of the arrays that a network takes: ids, numbers if there are any, histories."""
+        """Names of the network's input arrays: ids, numbers if there are any, and histories."""
         names = self.pipeline.with_lists().column_names
         return [name for name in names if name not in _NOT_INPUTS]
 

@@ -147,9 +147,10 @@ def time_format(texts: pa.Array) -> tuple[str, bool] | None:
         texts: different texts, none of them missing.
 
     Returns:
-        A pair: 'iso' or a format of `strptime`, and True if day and month could be swapped. None if
-        the texts are no times. If two formats read all texts, the format with the shorter span of
-        times is chosen, because the times of one log are probably near each other.
+        A pair of the format ('iso' or a format of `strptime`) and a bool, which is True if day and
+        month could be swapped. None if the texts are no times. If two formats read all texts, the
+        format with the shorter span of times is chosen, because the times of one log are probably
+        near each other.
 
     Example:
         >>> time_format(pa.array(["2026-01-02T03:04:05.678Z", "2026-01-02"]))
