@@ -53,7 +53,7 @@ def row_floats(length: int, width: int) -> int:
 
     Args:
         length: greatest number of events of a history.
-        width: number of values of an event, without its time.
+        width: number of values of an event, not counting the time.
     """
     return 1 + 2 * length * 3 * (1 + width)
 
@@ -92,8 +92,8 @@ class KeptEvents(JointFeature):
         user: transform that converts the user to a key.
         time: transform that converts the time to seconds.
         values: a transform for each value of an event; None for a value that is the event's time.
-        history: a `History`. `history.length` is the greatest length of a history. The transforms
-            of `history` read rows to predict that contain the history as lists.
+        history: a `History`. `history.length` is the greatest length of a history. If rows to
+            predict contain the history as lists, the transforms of `history` read these lists.
         only: transform of a label; only rows with label 1 are events. Default: None, which means
             that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,

@@ -114,7 +114,8 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
 
 
 def _are_equal(column: str | int, values: pa.Array, number: float) -> pa.Array:
-    """Return a bool array, True for values that equal `number` in the type of the values."""
+    """Return a bool array: True for each value that equals `number`, converted to the values'
+    type."""
     kind = values.type
     try:
         if pa.types.is_integer(kind) and number == number // 1:
@@ -182,8 +183,8 @@ class NumbersOfTexts(Feature):
     """Parse numbers that are written as texts, and transform the numbers.
 
     Args:
-        transform: transform that converts the numbers, such as a `QuantileScale`; it names the
-            column.
+        transform: transform of the numbers, such as a `QuantileScale`. The transform's column is
+            read.
         decimal: decimal point, '.' or ','. With ',', all points are ignored, because they separate
             thousands. Default: '.'.
 

@@ -22,7 +22,7 @@ _OPENERS = 16  # files opened at a time
 
 
 class FilePart(NamedTuple):
-    """A part of a file, and the file's number."""
+    """A part of a file, and the file's index."""
 
     file: int
     part: Part

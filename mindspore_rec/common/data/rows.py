@@ -357,7 +357,7 @@ class Rows:
 
 
 def _whole(shares: Sequence[float]) -> list[float]:
-    """Return the shares, with the rest as the last share if the sum is below 1."""
+    """Return the shares; if the sum is below 1, the missing share is appended."""
     if not shares:
         raise ValueError("split needs at least one share, such as split(0.8)")
     checked = [

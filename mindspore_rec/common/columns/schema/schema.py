@@ -553,7 +553,7 @@ class Schema:
         Args:
             rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
             where: name of the data, for messages.
-            first_row: number of the first row in the data, for messages. Default: 0.
+            first_row: index of the first of these rows in the data, for messages. Default: 0.
 
         Raises:
             ValueError: a column is missing, or has an illegal value. The message names the column,
