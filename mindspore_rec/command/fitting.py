@@ -146,7 +146,7 @@ def fit(
 def checkpoint_at(
     place: Place, train: TrainSettings, model: RecModel, source: BatchSource
 ) -> list[RecCheckpoint]:
-    """Return the callback that saves checkpoints; empty if `place.checkpoints` is None.
+    """Return a list of the callback that saves checkpoints; [] if `place.checkpoints` is None.
 
     If `place.resume` is True, the newest checkpoint is restored first.
     """

@@ -180,7 +180,7 @@ class HistoryValues(Feature):
 
 
 def whole_values(column: str | int, values: pa.Array) -> pa.Array:
-    """Return whole numbers, or times as whole seconds since 1970, as int64.
+    """Convert whole numbers to int64, and times to whole seconds since 1970, int64.
 
     Values that are not whole numbers become missing.
 

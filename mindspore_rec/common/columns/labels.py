@@ -114,8 +114,7 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
 
 
 def _are_equal(column: str | int, values: pa.Array, number: float) -> pa.Array:
-    """Return a bool array: True for each value that equals `number`, converted to the values'
-    type."""
+    """Convert `number` to the type of the values; return True for each equal value."""
     kind = values.type
     try:
         if pa.types.is_integer(kind) and number == number // 1:
@@ -183,8 +182,8 @@ class NumbersOfTexts(Feature):
     """Parse numbers that are written as texts, and transform the numbers.
 
     Args:
-        transform: transform of the numbers, such as a `QuantileScale`. The transform's column is
-            read.
+        transform: transform of the numbers, such as a `QuantileScale`. The numbers are read from
+            the transform's column.
         decimal: decimal point, '.' or ','. With ',', all points are ignored, because they separate
             thousands. Default: '.'.
 

@@ -60,7 +60,8 @@ class ParquetRows(FileRows):
             ) from error
 
     def matching(self, expression: pc.Expression) -> set[int] | None:
-        """Return the row groups whose statistics do not exclude the filter."""
+        """Return each row group that may contain rows for the filter, according to its
+        statistics."""
         partition = None
         fields = list(self.schema)
         for name, text in self._file.partition.items():

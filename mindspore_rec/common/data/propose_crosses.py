@@ -42,8 +42,8 @@ def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
 
 
 def _rows_of_values(rows: Rows, column: Column) -> pa.Table:
-    """Choose some values of a column; of the first rows, return all rows that have a chosen
-    value."""
+    """Read the first rows, choose some values of a column, and return the rows with these
+    values."""
     schema = Schema([column])
     kept: list[tuple[np.ndarray, pa.RecordBatch]] = []
     read, most = 0, np.uint64(2**64 - 1)  # the greatest hash of the values that are kept

@@ -87,8 +87,8 @@ class Rows:
     def count(self) -> int:
         """Return the number of rows; see `len`.
 
-        No row is read if the files store their number of rows and no filter, split, sample or check
-        may remove rows. The number of rows is computed once and then stored.
+        If the files store the number of rows, and no filter, split, sample or check removes rows,
+        no row is read. The number of rows is computed once and then stored.
 
         Raises:
             ValueError: a row cannot be read.
@@ -142,7 +142,8 @@ class Rows:
     def where(self, expression: Any) -> Rows:
         """Return the rows for which a filter is true.
 
-        Row groups of Parquet files are not read if their statistics exclude the filter.
+        A row group of a Parquet file is skipped if its statistics show that no row passes the
+        filter.
 
         Args:
             expression: an expression of `pyarrow.compute`, such as ``pc.field("day") >= 3``, or
