@@ -212,8 +212,7 @@ class History:
     """Output of a `FeaturePipeline`: several columns of lists that describe the same events.
 
     Args:
-        members: one transform per column; the first transform reads the column that names the
-            history.
+        members: one transform per column. The history is named after the first transform's column.
         length: greatest number of events in a row's list, 1 to 65536.
         keep: 'last' or 'first', to keep the last or the first events of a longer list.
     """

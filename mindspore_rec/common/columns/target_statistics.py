@@ -65,7 +65,7 @@ class TargetStatistics(JointFeature):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range; or `by` is 'folds'
-            and, for a part, `others` read only columns that the part reads.
+            and a part reads all the columns that `others` read.
 
     Example:
         >>> from mindspore_rec.feature import Category, FeaturePipeline, Label
@@ -201,8 +201,8 @@ class TargetStatistics(JointFeature):
         keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
-        # The time of a merge grows with the size of the result. To merge rarely, new sums are
-        # collected, and merged only when there are more new sums than merged sums.
+        # The time of a merge grows with the size of the result. New sums are therefore collected,
+        # and merged only when there are more new sums than merged sums.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 

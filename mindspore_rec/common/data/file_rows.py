@@ -28,8 +28,8 @@ class Part(NamedTuple):
         number: index of the part in the file.
         rows: number of rows; None if it is known only after reading.
         size: number of rows; an estimate if `rows` is None.
-        place: index of the part's first row in the file; in a text file, a number that differs from
-            part to part.
+        place: index of the part's first row in the file. For a text file, `place` is any number
+            that is different for each part.
     """
 
     number: int

@@ -60,8 +60,7 @@ class ParquetRows(FileRows):
             ) from error
 
     def matching(self, expression: pc.Expression) -> set[int] | None:
-        """Return each row group that may contain rows for the filter, according to its
-        statistics."""
+        """Return the indexes of the row groups whose statistics allow rows that pass the filter."""
         partition = None
         fields = list(self.schema)
         for name, text in self._file.partition.items():

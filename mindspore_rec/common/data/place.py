@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 
 def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
-    """Read the position at which a worker continues from a saved state.
+    """Return the position at which a worker continues, given the saved state.
 
     Args:
         state: result of `Place.state`, or the results of all workers joined by `join_states`.

@@ -42,8 +42,7 @@ def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
 
 
 def _rows_of_values(rows: Rows, column: Column) -> pa.Table:
-    """Read the first rows, choose some values of a column, and return the rows with these
-    values."""
+    """Read the first rows, choose values of a column, and return the rows with these values."""
     schema = Schema([column])
     kept: list[tuple[np.ndarray, pa.RecordBatch]] = []
     read, most = 0, np.uint64(2**64 - 1)  # the greatest hash of the values that are kept
