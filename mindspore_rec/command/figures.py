@@ -140,7 +140,7 @@ def by_group(
 def calibration_bins(
     label: Floats, prediction: Floats, weight: Floats | None = None, bins: int = 10
 ) -> list[BinFigures]:
-    """Return the mean prediction and label in ranges of predictions with about equal row counts.
+    """Divide the predictions into ranges of about equal row counts; return each range's means.
 
     Rows with equal predictions are in the same range, so there may be fewer ranges than `bins`.
 

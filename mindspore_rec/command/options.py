@@ -50,8 +50,8 @@ def _added(
     Args:
         commands: what `add_subparsers` returned.
         name: name of the command.
-        module: name of a module in this folder. The command imports the module and calls its
-            function `run`.
+        module: name of a module in this folder. The command imports the module and calls the
+            module's function `run`.
         about: description of the command, for `--help`.
         example: an example of a command line, for `--help`.
         further: True if the command accepts options that its parser does not know.

@@ -54,7 +54,7 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
 def scaled_path(
     path: Sequence[tuple[int, float]], scale: float
 ) -> tuple[int, list[tuple[int, float]]]:
-    """Scale the steps of a path; return their number, and pairs (step, learning rate's factor).
+    """Scale a path; return the total number of steps, and pairs (step, factor of the rate).
 
     Args:
         path: pairs (number of steps, factor of the learning rates), as in `EarlyStopping.path`.

@@ -589,14 +589,14 @@ def _times(timestamp: FeatureSpec, view: BatchRows) -> Any:
 
 
 def name_taken(name: str) -> ValueError:
-    """Return the error for an array whose name another column of the batch has."""
+    """Return the error for a feature with the same name as another column of the batch."""
     return ValueError(
         f"feature '{name}' has the name of another column of the batch: give it another name"
     )
 
 
 def _is_dataset(rows: Any) -> bool:
-    """Return True if rows are a MindSpore Dataset; False if MindSpore is not imported."""
+    """Return True if `rows` is a MindSpore Dataset; False if MindSpore is not imported."""
     module = sys.modules.get("mindspore.dataset")
     return module is not None and isinstance(rows, module.Dataset)
 
@@ -643,7 +643,7 @@ def _load(transforms: list[Feature | None], states: Sequence[Any]) -> None:
 
 
 def _read_by(member: FeatureSpec | Feature) -> tuple[str | int, ...]:
-    """Return the columns that a feature reads to predict."""
+    """Return the columns that a feature reads for a prediction."""
     return (member.column,) if isinstance(member, FeatureSpec) else member.columns
 
 

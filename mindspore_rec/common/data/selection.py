@@ -180,7 +180,7 @@ class Selection:
         return positive.fill_null(True).to_numpy(zero_copy_only=False)
 
     def _finished(self, table: pa.Table, which: FilePart | None, mask: Any) -> list[pa.RecordBatch]:
-        """Return the rows that a mask keeps, with the columns of the batches."""
+        """Return the batches' columns of the rows that a mask keeps."""
         if mask is not None:
             table = table.filter(pa.array(mask))
         rows = table.select(self.stored_names)
@@ -232,7 +232,7 @@ class Selection:
 
 
 def plain_batches(table: pa.Table) -> list[pa.RecordBatch]:
-    """Return a table's chunks (at least one), without encodings that few functions support."""
+    """Return a table's chunks (at least one), and decode encodings that few functions support."""
     if not table.num_rows:
         arrays = [one_array(each) for each in table.columns]
         return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]

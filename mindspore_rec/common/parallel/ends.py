@@ -17,8 +17,8 @@ from mindspore_rec.common.parallel.launcher import STOP_SIGNAL
 
 __all__ = ["ProgramEnds"]
 
-# Seconds in which a program must end after an uncaught exception. Without this limit, threads that
-# wait for other workers would delay the end of the program and the end of all other workers.
+# Seconds within which a program must end after an uncaught exception. Without this limit, threads
+# that wait for other workers would delay the end of the program and the end of all other workers.
 _GRACE = 10.0
 
 

@@ -187,7 +187,7 @@ def same_program() -> dict[str, str]:
 
 
 def threads_of_worker() -> int | None:
-    """Return the launcher's limit of this worker's threads; None if no limit is needed.
+    """Return the launcher's limit on threads for this worker; None if no limit is needed.
 
     No limit is needed if the launcher set none, or if the worker cannot use more cores than the
     limit.

@@ -59,7 +59,8 @@ class CountAdmission:
     """
 
     kind: ClassVar[str] = "count"  # name of the policy in the native core
-    # How the policy counts keys without a row: "keys" (one count for each key), "sketch", or None.
+    # Counters for keys without a row: "keys" (one counter per key), "sketch", or None (no
+    # counters).
     counts: ClassVar[str | None] = "keys"
 
     threshold: int | None

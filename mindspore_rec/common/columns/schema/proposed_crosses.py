@@ -165,7 +165,7 @@ class _Statistics:
 
 
 def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
-    """Fit a model to the first rows; return the share of the last rows' entropy that it explains.
+    """Fit a model to the first rows; return the share of entropy that it explains in the others.
 
     If the label is a number, return the share of the variance that the model explains.
     """

@@ -68,7 +68,7 @@ class Schema:
     which `fit` was called.
 
     Args:
-        columns: the columns. At least one column must have rows in a table and not be a history.
+        columns: the columns. At least one column that is not a history must have rows in a table.
         embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`, 1 to
             8192. Default: 16.
 
