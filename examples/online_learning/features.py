@@ -65,7 +65,7 @@ def _year_and_liked(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def synthetic_pipeline(fields: int) -> FeaturePipeline:
-    """Return the pipeline of clicks of the drifting stream."""
+    """Return the pipeline for the clicks in the drifting stream."""
     ids = [Category(f"C{f + 1}") for f in range(fields)]
     return FeaturePipeline({"sent": SENT, "ids": ids, "label": Number("click")})
 

@@ -66,7 +66,7 @@ def worker_count(text: str) -> int:
 
 
 class Status:
-    """Newest metrics of one part, in a small file that the other parts read.
+    """Newest metrics of one program of the example, in a small file that the other programs read.
 
     Args:
         directory: directory of the run; made if missing.

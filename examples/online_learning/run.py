@@ -103,7 +103,7 @@ class Line:
 
 
 def _enough(options: Any, seconds: float, figures: dict[str, Any], settled: bool) -> bool:
-    """Return True if the run reached a limit; `settled` turns on the limit of events."""
+    """Return True if the run reached a limit; the limit of events requires `settled`."""
     if options.events is not None and settled and figures.get("freshness") is not None:
         if figures["trained"] >= options.events:
             return True

@@ -72,7 +72,7 @@ class EvenSender(DataSender):
     """
 
     def send(self, obj: Any) -> None:
-        """Send one message of rows into each shard; the lengths differ by at most one row."""
+        """Send one message to each shard; the messages' row counts differ by at most one."""
         rows = to_record_batch(obj)
         parts = self.num_shards
         turn = self._next // parts % parts  # no shard always gets the row more

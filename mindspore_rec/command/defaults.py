@@ -23,8 +23,8 @@ def default_training(rows: int) -> dict[str, Any]:
     """Return default values for the section `train` of the YAML file.
 
     The number of epochs is an upper bound: the training ends when the metric of the validation rows
-    no longer improves. If there are few rows, a second training follows on training and validation
-    rows.
+    no longer improves. If there are few rows, a second model is then trained on training and
+    validation rows.
 
     Example:
         >>> default_training(20_000)["batch_size"], default_training(10**8)["evaluations"]

@@ -25,10 +25,10 @@ Floats = npt.NDArray[np.floating]
 
 @dataclass(frozen=True)
 class GroupFigures:
-    """Metrics of the rows with one value of a column.
+    """Metrics of the rows that have the same value in a column.
 
     Attributes:
-        value: the one value of the column, as text.
+        value: the value that the rows have in common, as text.
         rows: number of rows.
         metrics: metrics as `figures_of` returns them.
     """
@@ -140,7 +140,7 @@ def by_group(
 def calibration_bins(
     label: Floats, prediction: Floats, weight: Floats | None = None, bins: int = 10
 ) -> list[BinFigures]:
-    """Return the mean prediction and label in ranges of predictions with about equal row counts.
+    """Divide the predictions into ranges of about equal row counts; return each range's means.
 
     Rows with equal predictions are in the same range, so there may be fewer ranges than `bins`.
 

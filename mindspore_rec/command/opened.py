@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Parts:
-    """The rows of a training, as the YAML file divides them.
+    """Training, validation and test rows.
 
     Attributes:
         train: training rows, with only a sample of the negatives if the YAML file sets `sample`.
@@ -61,7 +61,7 @@ def schema_of(settings: Settings) -> Schema:
 def rows_of(
     source: str | tuple[str, ...], settings: Settings, schema: Schema | None, thinned: bool = False
 ) -> Rows:
-    """Return the rows of files.
+    """Open files and return their rows.
 
     Args:
         source: paths of the rows.
@@ -134,7 +134,7 @@ def open_for_refit(settings: Settings, schema: Schema) -> Rows:
 def _divided(
     rows: Rows, settings: Settings, schema: Schema, every: tuple[float, ...] | None = None
 ) -> tuple[Rows, ...]:
-    """Divide rows into parts by their shares, and return the parts whose share is above 0.
+    """Divide the rows by the shares of the parts; return each part whose share is above 0.
 
     Args:
         rows: the rows.
@@ -169,7 +169,7 @@ def id_columns(schema: Schema) -> list[str]:
 def rows_to_predict(
     source: str, settings: Settings, schema: Schema, keep: Sequence[str], must_keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read the columns of a source that the network reads, and the columns in `keep`.
+    """Read rows to predict: the network's columns and the columns in `keep`.
 
     Args:
         source: path of the rows, which need no label.

@@ -50,7 +50,8 @@ def _added(
     Args:
         commands: what `add_subparsers` returned.
         name: name of the command.
-        module: module of this folder with the function `run`, imported when the command runs.
+        module: name of a module in this folder. The command imports the module and calls the
+            module's function `run`.
         about: description of the command, for `--help`.
         example: an example of a command line, for `--help`.
         further: True if the command accepts options that its parser does not know.

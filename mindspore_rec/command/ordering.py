@@ -38,13 +38,12 @@ def training_batches(rows: Rows, schema: Schema, train: TrainSettings) -> ArrowB
 def in_time_order(rows: Rows, schema: Schema) -> Rows:
     """Return the rows sorted by time.
 
-    If the rows are already in the order of time, `rows` is returned unchanged. Otherwise, the rows
-    are sorted in memory. Rows of the same time keep their order, and rows without a time come
-    first.
+    If the rows are already sorted by time, `rows` is returned unchanged. Unsorted rows are sorted
+    in memory. Rows of the same time keep their order, and rows without a time come first.
 
     Raises:
-        ValueError: there is no column of kind time; or the rows must be sorted, but `sample` drops
-            rows, or there are more than `MOST_SORTED` rows.
+        ValueError: there is no column of kind time; or the rows are unsorted, and either `sample`
+            drops rows or there are more than `MOST_SORTED` rows.
     """
     time = schema.time
     if time is None:

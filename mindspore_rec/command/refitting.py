@@ -54,10 +54,10 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
 def scaled_path(
     path: Sequence[tuple[int, float]], scale: float
 ) -> tuple[int, list[tuple[int, float]]]:
-    """Scale the steps of a path; return the number of steps, and pairs (step, factor of the rate).
+    """Scale a path; return the total number of steps, and pairs (step, factor of the rate).
 
     Args:
-        path: pairs (number of steps, factor of the rates), as in `EarlyStopping.path`.
+        path: pairs (number of steps, factor of the learning rates), as in `EarlyStopping.path`.
         scale: steps per epoch of the new training, divided by steps per epoch of the training that
             recorded `path`.
 

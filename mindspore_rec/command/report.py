@@ -35,8 +35,8 @@ class Report:
         title: title of the page.
         summary: a few lines about the training.
         tables: dict from a table's heading to the table's header and rows.
-        curves: dict from a picture's heading to the lines of the picture; the lines are a dict from
-            names to points.
+        curves: dict from each plot's heading to the plot's lines. The lines of a plot are a dict
+            from each line's name to the line's points.
         settings: text of the YAML file.
     """
 

@@ -93,7 +93,7 @@ class RunFolder:
 
     @property
     def is_online(self) -> Path:
-        """File that exists if the training was on a topic; the model is the newest checkpoint."""
+        """File that exists if the source was a topic. The newest checkpoint is then the model."""
         return self.path / "online"
 
     @property

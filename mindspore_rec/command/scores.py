@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write columns of the rows and their predictions as Parquet or CSV, in bounded memory."""
+"""Write predictions and columns of the rows to Parquet or CSV files, in bounded memory."""
 
 from __future__ import annotations
 

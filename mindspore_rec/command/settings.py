@@ -43,8 +43,8 @@ class KafkaSettings:
         types: Arrow type of each column, as in `{user: string, price: float64}`. Default: the types
             that the columns imply; for Arrow messages, the types of the first message that fits the
             columns.
-        sample: file with rows, from which the scales of numbers are computed before the training.
-            Required if the columns include numbers.
+        sample: file with rows. Before the training, the scales of numbers are computed from these
+            rows. Required if the columns include numbers.
         dead_letters: topic for messages that cannot be read. Default: none, which means that the
             first unreadable message ends the training.
     """
@@ -131,7 +131,7 @@ class ModelSettings:
 
     Args:
         name: name of a network, or 'my_file.py:MyNet'. Default: 'dcn_v2'.
-        settings: arguments of the network, each a key beside `name` in the YAML file.
+        settings: arguments of the network. In the YAML file, the arguments are keys beside `name`.
     """
 
     name: str = "dcn_v2"
@@ -143,7 +143,7 @@ class EarlyStoppingSettings:
     """Early stopping: the training ends if a metric of the validation rows stops improving.
 
     Args:
-        metric: 'auc', 'log_loss' or 'rmse'. With several labels, write the metric, a point and the
+        metric: 'auc', 'log_loss' or 'rmse'. With several labels, write the metric, a dot and the
             label's name, as in 'auc.bought'. Default: 'auc' of the first label, or 'rmse' if that
             label is a number.
         patience: number of successive evaluations without improvement, at least 1. Default: 2, or 1
@@ -247,7 +247,7 @@ class Settings:
     Args:
         source: path, glob, folder, URL or list of paths; or a topic. Relative paths begin in the
             folder of the YAML file.
-        columns: each column of the source that is read, with its kind or its settings.
+        columns: dict from the name of each column to read to the column's kind or settings.
         embedding_dim: length of an embedding vector, 1 to 8192. Default: 16.
         csv: settings of a CSV source, such as the delimiter.
         bad_rows: what happens to rows that cannot be read.
@@ -353,7 +353,7 @@ def _source_beside(folder: Path, source: Any) -> Any:
 
 
 def _model_beside(folder: Path, model: ModelSettings) -> ModelSettings:
-    """Return the network's settings, with `folder` before the path of a network's Python file."""
+    """Return the network's settings; `folder` is prepended to the path of a Python file."""
     if ".py:" not in model.name:
         return model
     return dataclasses.replace(model, name=str(folder / model.name))

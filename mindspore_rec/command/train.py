@@ -186,7 +186,7 @@ def _refit(
 
 
 def _check_labels(schema: Schema, parts: Parts) -> None:
-    """Check that the training rows contain both values of each label with two values.
+    """Check that the training rows contain both values of each binary label.
 
     Raises:
         ValueError: a label has only one value.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mindspore-rec tune`: search for better settings by Optuna."""
+"""`mindspore-rec tune`: search for better settings with Optuna."""
 
 from __future__ import annotations
 

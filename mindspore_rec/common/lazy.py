@@ -47,9 +47,9 @@ def lazily(
     Args:
         face: `__name__` of the calling module.
         aliases: additional names of the package's objects. `__dir__` does not list these names.
-        sentences: dict that maps a missing name to a sentence about the name's replacement. The
-            error for a missing name contains the name's sentence. A missing name raises
-            AttributeError, or ImportError for `from package import name`.
+        sentences: dict that maps a missing name to a sentence about the name's replacement. A
+            missing name raises AttributeError, or ImportError for `from package import name`; the
+            error message contains the sentence.
         renamed: earlier names of objects of the package. Earlier names work until version 1.0, with
             a warning.
     """

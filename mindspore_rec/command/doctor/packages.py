@@ -100,7 +100,7 @@ def _line(requirements: Sequence[str], feature: str, install: str) -> Line:
 def _packages(requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield pairs (name of a required package, requirement with the bounds of its version).
 
-    A package in brackets has no bounds.
+    An extra in brackets counts as a package without bounds.
 
     Example:
         >>> list(_packages(["redis[hiredis]>=5.1,<9"]))

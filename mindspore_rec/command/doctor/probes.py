@@ -20,13 +20,13 @@ _DAY = 86_400.0  # seconds
 
 @dataclass(frozen=True)
 class Probe:
-    """Examination of one item by the doctor.
+    """One check of `mindspore-rec doctor`.
 
     Attributes:
         find: the function that examines the item.
         seconds: time after which the probe's process is ended, unless `--seconds` is greater.
         needed: True if the library cannot be used without the item. Default: False.
-        trains: True if only training uses the item, and the probe needs the native core. Default:
+        trains: True if only training uses the item. The probe then needs the native core. Default:
             False.
     """
 

@@ -16,7 +16,7 @@ _GREATEST, _LEAST = "9223372036854775807", "9223372036854775808"  # without the 
 
 
 def check_values(values: str | None) -> str | None:
-    """Return the argument `values` of a transform if it is legal.
+    """Check the argument `values` of a transform, and return the argument.
 
     Raises:
         ValueError: `values` is neither None, 'text', 'whole' nor 'key'.

@@ -63,7 +63,7 @@ def map_dataset(
         learn: True to let the pipeline's statistics learn from the batches. If the pipeline has
             statistics and `learn` is True, one thread processes the batches in order.
         with_time: True if the Dataset also returns the event time, int64 ``[1]``, after the arrays.
-            The event time's column has the name of the timestamp feature.
+            The column of the event time is named after the timestamp feature.
         training: True if a network trains on the batches. Default: False.
 
     Raises:

@@ -75,7 +75,8 @@ def describe_pipeline(pipeline: FeaturePipeline) -> dict[str, Any]:
         pipeline: a pipeline with features of this library and without `prepare`.
 
     Raises:
-        ValueError: a part of the pipeline has no description. The message names the part.
+        ValueError: a part of the pipeline has no description. The error message names this part of
+            the pipeline.
 
     Example:
         >>> made = describe_pipeline(FeaturePipeline({"x": [Number("price")]}))

@@ -55,12 +55,13 @@ class FeaturePipeline:
     dict of arrays for any other batch.
 
     Args:
-        outputs: dict that maps the name of each array to the array's feature or features. A single
-            FeatureSpec must have the array's name, and the array has keys in the shape of the
-            column. For several features, the array has the features' columns side by side: keys,
-            int64 ``[B, F]``, or numbers, float32 ``[B, N]``. A FeatureSpec that is the timestamp
-            declares the event time, and makes no array. The label is the last output. An iterable
-            of FeatureSpec objects is legal too; each object makes one output.
+        outputs: dict that maps the name of each array to the array's feature or features. If the
+            value is a single FeatureSpec, the FeatureSpec's name must equal the array's name, and
+            the array contains keys in the shape of the column. For several features, the array has
+            the features' columns side by side: keys, int64 ``[B, F]``, or numbers, float32
+            ``[B, N]``. A FeatureSpec that is the timestamp declares the event time, and makes no
+            array. The label is the last output. An iterable of FeatureSpec objects is legal too;
+            each object makes one output.
         prepare: functions that take a DataFrame and return a DataFrame. The pipeline applies the
             functions of `prepare` first, in order. The functions may add columns and drop rows.
             Default: none.
@@ -588,14 +589,14 @@ def _times(timestamp: FeatureSpec, view: BatchRows) -> Any:
 
 
 def name_taken(name: str) -> ValueError:
-    """Return the error for an array whose name another column of the batch has."""
+    """Return the error for a feature with the same name as another column of the batch."""
     return ValueError(
         f"feature '{name}' has the name of another column of the batch: give it another name"
     )
 
 
 def _is_dataset(rows: Any) -> bool:
-    """Return True if rows are a MindSpore Dataset; False if MindSpore is not imported."""
+    """Return True if `rows` is a MindSpore Dataset; False if MindSpore is not imported."""
     module = sys.modules.get("mindspore.dataset")
     return module is not None and isinstance(rows, module.Dataset)
 
@@ -642,7 +643,7 @@ def _load(transforms: list[Feature | None], states: Sequence[Any]) -> None:
 
 
 def _read_by(member: FeatureSpec | Feature) -> tuple[str | int, ...]:
-    """Return the columns that a feature reads to predict."""
+    """Return the columns that a feature reads for a prediction."""
     return (member.column,) if isinstance(member, FeatureSpec) else member.columns
 
 

@@ -180,7 +180,7 @@ class HistoryValues(Feature):
 
 
 def whole_values(column: str | int, values: pa.Array) -> pa.Array:
-    """Return whole numbers, or times as whole seconds since 1970, as int64.
+    """Convert whole numbers to int64, and times to whole seconds since 1970, int64.
 
     Values that are not whole numbers become missing.
 
@@ -209,11 +209,10 @@ def whole_values(column: str | int, values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class History:
-    """Columns of lists that describe the same events, as an output of a `FeaturePipeline`.
+    """Output of a `FeaturePipeline`: several columns of lists that describe the same events.
 
     Args:
-        members: one transform per column; the first transform reads the column that names the
-            history.
+        members: one transform per column. The history is named after the first transform's column.
         length: greatest number of events in a row's list, 1 to 65536.
         keep: 'last' or 'first', to keep the last or the first events of a longer list.
     """

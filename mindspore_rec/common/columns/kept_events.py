@@ -53,7 +53,7 @@ def row_floats(length: int, width: int) -> int:
 
     Args:
         length: greatest number of events of a history.
-        width: number of values of an event, without its time.
+        width: number of values of an event, not counting the time.
     """
     return 1 + 2 * length * 3 * (1 + width)
 
@@ -65,7 +65,7 @@ class Events:
     Args:
         offsets: int64 ``[B + 1]``, the index of each list's first event; the last offset is N.
         times: seconds since 1970 of all events, int64 ``[N]``.
-        values: further numbers of all events, int64 ``[N, width]``.
+        values: other numbers of each event, int64 ``[N, width]``.
     """
 
     offsets: np.ndarray
@@ -92,8 +92,8 @@ class KeptEvents(JointFeature):
         user: transform that converts the user to a key.
         time: transform that converts the time to seconds.
         values: a transform for each value of an event; None for a value that is the event's time.
-        history: a `History`. `history.length` is the greatest length of a history. The transforms
-            of `history` read rows to predict that contain the history as lists.
+        history: a `History`. `history.length` is the greatest length of a history. If rows to
+            predict contain the history as lists, the transforms of `history` read these lists.
         only: transform of a label; only rows with label 1 are events. Default: None, which means
             that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
@@ -183,7 +183,7 @@ class KeptEvents(JointFeature):
 
 
 def _as_int64(values: np.ndarray) -> np.ndarray:
-    """Return int64 keys unchanged, and other numbers as the bits of their float32 values."""
+    """Return int64 keys unchanged, and the float32 bits of other numbers as int32."""
     return values if values.dtype == np.int64 else values.astype(np.float32).view(np.int32)
 
 
@@ -348,8 +348,8 @@ class EventLog:
     Args:
         feature: the `KeptEvents`, with the length of the histories.
         events: events of all rows, in the order of the rows; see `KeptEvents`.
-        state: an `EventState` with the events of earlier data. If `events` contains an event with
-            the same user, time and values, the two events count as one event. Default: None.
+        state: an `EventState` with the events of earlier data. An event of `state` and an event of
+            `events` count as one event if user, time and values are equal. Default: None.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms of labels and of times, and of numbers that are written as texts."""
+"""Transforms for labels, for times, and for numbers that are written as texts."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
 
 
 def _are_equal(column: str | int, values: pa.Array, number: float) -> pa.Array:
-    """Return a bool array, True for values that equal `number` in the type of the values."""
+    """Convert `number` to the type of the values; return True for each equal value."""
     kind = values.type
     try:
         if pa.types.is_integer(kind) and number == number // 1:
@@ -200,8 +200,8 @@ class NumbersOfTexts(Feature):
     """Parse numbers that are written as texts, and transform the numbers.
 
     Args:
-        transform: transform that converts the numbers, such as a `QuantileScale`; it names the
-            column.
+        transform: transform of the numbers, such as a `QuantileScale`. The numbers are read from
+            the transform's column.
         decimal: decimal point, '.' or ','. With ',', all points are ignored, because they separate
             thousands. Default: '.'.
 
@@ -265,7 +265,7 @@ def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
 
 
 def numbers_and_legal(texts: pa.Array, decimal: str) -> tuple[pa.Array, pa.Array]:
-    """Return texts as float64, and a bool per text: True for a number or a missing number.
+    """Convert texts to float64; also return which texts are numbers or missing values.
 
     Example:
         >>> numbers, legal = numbers_and_legal(pa.array(["1.5", "n/a", "x", None]), ".")

@@ -163,5 +163,5 @@ def _split(values: pa.Array, separator: str | None) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Convert single values to texts: if no list has several values, a reader may infer numbers."""
+    """Convert values to texts; a reader may infer numbers if each list has a single value."""
     return as_categories(values, "text")

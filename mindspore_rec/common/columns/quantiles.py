@@ -222,7 +222,7 @@ class QuantileScale(Number):
 
 
 class MixedScale(QuantileScale):
-    """Replace a number by the mean of two quantiles: among all and among the distinct numbers.
+    """Replace a number by the mean of its quantiles among all and among the distinct numbers.
 
     In a column that is mostly 0, a `QuantileScale` places all other numbers close together near the
     end of the range. The quantile among the distinct numbers counts 0 only once, so the mean of the

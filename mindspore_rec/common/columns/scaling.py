@@ -25,8 +25,8 @@ class MinMaxScale(Number):
 
     Args:
         column: numbers.
-        low: number that becomes 0. Default: None, which means the least learned value.
-        high: number that becomes 1. Default: None, which means the greatest learned value.
+        low: number that is scaled to 0. Default: None, which means the least learned value.
+        high: number that is scaled to 1. Default: None, which means the greatest learned value.
         missing: result for a missing value, NaN, or a number beyond the range of float32 (default
             0).
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TargetStatistics: mean label and frequency per value; in training, without a row's own label."""
+"""TargetStatistics: mean label and frequency per value. Training excludes a row's own label."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class TargetStatistics(JointFeature):
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
-        labels: transforms of the labels. Use `Label` for a label with two values, and a transform
-            to a number, such as `Number`, for a label that is a number.
+        labels: transforms of the labels. If a label has two values, use `Label`. If a label is a
+            number, use a transform that returns numbers, such as `Number`.
         others: with 'folds', transforms whose values decide the fold of a row. For each part,
             `others` must read a column that the part does not read. With 'past', `others` is a
             single `Times` transform of the rows' times.
@@ -65,7 +65,7 @@ class TargetStatistics(JointFeature):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range; or `by` is 'folds'
-            and, for a part, `others` read only columns that the part reads.
+            and a part reads all the columns that `others` read.
 
     Example:
         >>> from mindspore_rec.feature import Category, FeaturePipeline, Label
@@ -201,8 +201,8 @@ class TargetStatistics(JointFeature):
         keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
-        # The time of a merge grows with the size of the result. To merge rarely, new sums are
-        # collected, and merged only when there are more new sums than merged sums.
+        # The time of a merge grows with the size of the result. New sums are therefore collected,
+        # and merged only when there are more new sums than merged sums.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 
@@ -283,7 +283,7 @@ class TargetStatistics(JointFeature):
         Args:
             part: index of the part in `parts`.
             sums: for each row, the sums over all rows with the same value, ``[B, 1 + labels]``.
-            rows: sums over the rows of all values, ``[B or 1, 1 + 2 * labels]``.
+            rows: sums over the rows with any value, ``[B or 1, 1 + 2 * labels]``.
             more: number of all rows, divided by the number of rows that the sums include.
         """
         tasks = len(self.labels)

@@ -196,8 +196,8 @@ def as_input(spec: TensorSpec, value: Any) -> np.ndarray:
     """Convert a value to an input array of the network.
 
     Raises:
-        TypeError: the value's type cannot be converted to the input's type without loss. Each float
-            type may be converted to each other float type.
+        TypeError: the value's type cannot be converted to the input's type without loss. A float
+            type may be converted to any other float type.
         ValueError: the value has another shape than `spec`, or no elements.
     """
     if (

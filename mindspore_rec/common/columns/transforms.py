@@ -277,7 +277,7 @@ class TimePart(Feature):
 
 
 class TimeCycle(Feature):
-    """Transform times to sine and cosine of a part such as the hour, so that 23:59 is next to 0:00.
+    """Transform a part of times, such as the hour, to sine and cosine: 23:59 is next to 0:00.
 
     Args:
         column: times; see `TimePart`. Sine and cosine are 0 if the time is missing.

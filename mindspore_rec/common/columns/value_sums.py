@@ -17,7 +17,7 @@ class ValueSums:
 
     Args:
         keys: key of each pair, int64 ``[E]``, ascending.
-        parts: part of each pair, int64 ``[E]``; ascending for equal keys.
+        parts: index of each pair's part, int64 ``[E]``, ascending within a key.
         sums: the sums of each pair of a key and a part, float64 ``[E, S]``.
         count: number of parts.
 
@@ -47,8 +47,8 @@ class ValueSums:
 
         Args:
             keys: key of each row, int64 ``[B]``.
-            parts: part of each row, int64 ``[B]``, 0 to `count` - 1.
-            sums: the numbers of each row that are added up, float64 ``[B, S]``.
+            parts: index of the part that each row belongs to, int64 ``[B]``, 0 to `count` - 1.
+            sums: numbers to add up, float64 ``[B, S]``.
             count: number of parts.
         """
         values, known = pd.factorize(keys)
@@ -70,7 +70,7 @@ class ValueSums:
         return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
-        """Return the sums of the values with the greatest first sums, at most `most` values."""
+        """Drop the values with the smallest first sums if there are more than `most` values."""
         if len(self.values) <= most:
             return self
         weights = np.add.reduceat(self.sums[:, 0], self._first)
@@ -159,7 +159,7 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return the cumulative sums over each value's parts, taken in the order `order`.
+        """Return each value's cumulative sums over the parts in the order `order`.
 
         If `order` ascends, the sums include all earlier parts; if `order` descends, all later
         parts.

@@ -43,7 +43,7 @@ class BadRow(NamedTuple):
 
 @dataclass(frozen=True)
 class BadRowReport:
-    """Number of rows read so far, and the bad rows among them.
+    """Number of rows read so far, number of bad rows, and the first bad rows.
 
     Args:
         rows: number of rows read, including bad rows.
@@ -125,7 +125,7 @@ def _first_sentence(bad: BadRow) -> str:
 def good_rows(
     records: Sequence[bytes], parse: Callable[[Sequence[bytes]], pa.Table], most: int
 ) -> tuple[list[pa.Table], list[tuple[int, Any]]]:
-    """Parse records, and halve a list of records until the bad records are found.
+    """Parse records. If this fails, halve the list of records until the bad records are found.
 
     Args:
         records: lines of text.

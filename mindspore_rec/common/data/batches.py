@@ -179,7 +179,7 @@ class ArrowBatches(BatchSource):
 
     @property
     def _reader(self) -> Worker:
-        """The worker whose windows are read; `Worker(0, 1)` if workers divide rows, not windows."""
+        """Worker whose windows this object reads: `Worker(0, 1)` if the workers divide rows."""
         return self._worker if self.divide == "windows" else Worker(0, 1)
 
     def _begin_at(self, state: Mapping[str, Any]) -> None:

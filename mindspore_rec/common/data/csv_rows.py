@@ -139,7 +139,7 @@ class CsvRows(TextRows):
         try:
             table = self._read(body, self._types, None)
         except (pa.ArrowInvalid, UnicodeDecodeError):
-            # Some rows have too few or too many values: infer the types from the good rows.
+            # If rows have too few or too many values, infer the types from the other rows.
             lines = [each for each in self.records(body) if self._fits(each)]
             if not lines:
                 return
@@ -166,7 +166,7 @@ class CsvRows(TextRows):
 
 
 def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
-    """Return int64 or float64 if at most a share `share` of the texts does not fit, else string."""
+    """Return the first of int64, float64 and string that fits all texts but a share of `share`."""
     known = len(texts) - texts.null_count
     for kind, pattern in ((pa.int64(), _WHOLE), (pa.float64(), _NUMBER)):
         fit = pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0

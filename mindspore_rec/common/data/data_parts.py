@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataParts: the parts of all files of a source, with the types of the first file."""
+"""DataParts: the parts of all files of a source. The first file decides the column types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPENERS = 16  # files opened at a time
 
 
 class FilePart(NamedTuple):
-    """A part of a file, and the file's number."""
+    """A part of a file, and the file's index."""
 
     file: int
     part: Part
@@ -148,7 +148,7 @@ class DataParts:
         return self.opened[which.file].fetch(which.part.number)
 
     def decode(self, which: FilePart, fetched: Any, columns: Sequence[str]) -> pa.Table:
-        """Return the rows of a part with the types of `schema`, in the order of `columns`."""
+        """Return a part's rows: the columns `columns`, converted to the types of `schema`."""
         file = self.opened[which.file]
         stored = [each for each in columns if each not in self._partitions]
         table = file.decode(which.part.number, fetched, stored)

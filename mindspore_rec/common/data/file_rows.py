@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FileRows: interface of the readers of all formats; helpers for files read from front to back."""
+"""FileRows, the interface of all file readers, and helpers for files read from front to back."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Part(NamedTuple):
         number: index of the part in the file.
         rows: number of rows; None if it is known only after reading.
         size: number of rows; an estimate if `rows` is None.
-        place: index of the part's first row in the file; in a text file, a number that differs from
-            part to part.
+        place: index of the part's first row in the file. For a text file, `place` is any number
+            that is different for each part.
     """
 
     number: int

@@ -50,8 +50,8 @@ def infer_schema(
 
     Raises:
         FileNotFoundError: there is no such file.
-        TypeError, ValueError: `read` raises the error, a name is unknown or given twice, or the
-            sample is unsuitable for training. The message names the column and the remedy.
+        TypeError, ValueError: `read` cannot read the source, a name is unknown or given twice, or
+            the sample is unsuitable for training. The message names the column and the remedy.
 
     Example:
         >>> import pandas as pd

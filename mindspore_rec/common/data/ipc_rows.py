@@ -110,7 +110,7 @@ class IpcStreamRows(FileRows):
 
 
 class TableRows(FileRows):
-    """Rows of a table or data frame in memory; a part is 65,536 rows.
+    """Rows of a table or data frame in memory, in parts of 65,536 rows.
 
     Args:
         frame: the table or data frame.

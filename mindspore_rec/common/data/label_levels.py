@@ -35,7 +35,7 @@ def label_levels(schema: Schema, rows: Rows, thinned: str | None = None) -> Labe
     """Return mean and spread of the labels in a sample of rows; None if there are no rows.
 
     Args:
-        schema: schema of the rows. It must contain a label.
+        schema: schema of the rows, with at least one label.
         rows: training rows.
         thinned: name of the weight column that corrects for dropped negatives. Default: None.
     """

@@ -92,7 +92,8 @@ class NegativeSampler:
         bits = np.random.Philox(key=np.array(key, np.uint64)).random_raw(int(np.prod(shape)))
         share = (bits >> np.uint64(11)).astype(np.float64).reshape(shape) * 2.0**-53
         avoided = None if avoid is None else self._avoided(avoid, shape)
-        # The range [0, total) has one part for each item. The part of the avoided item is left out.
+        # The range [0, total) consists of one interval for each item. The avoided item's interval
+        # is left out.
         own = 0 if avoided is None else self._weights[avoided]
         most = self._ends[-1] - own
         place = np.minimum((share * most).astype(np.int64), most - 1)

@@ -68,10 +68,9 @@ def next_items(
         end: events at this time or later get no row. Default: None, which means that there is no
             end.
         together: True combines all events of a user with equal times, such as the items of an
-            invoice, into one row. The events are the targets of the row, and the row's history
-            contains only events before the targets' time. Default: False, which means that each
-            event gets a row. If two events have equal times, the history of the second event
-            contains the first event.
+            invoice, into one row. All of these events are targets of the row, and the row's history
+            contains only earlier events. Default: False, which means that each event gets a row. If
+            two events have equal times, the history of the second event contains the first event.
         least: least number of events in a row's history; rows with fewer events are left out.
             Default: 1.
         most: number of the newest events that a history keeps. Default: None, which means all

@@ -60,7 +60,7 @@ class ParquetRows(FileRows):
             ) from error
 
     def matching(self, expression: pc.Expression) -> set[int] | None:
-        """Return the row groups whose statistics do not exclude the filter."""
+        """Return the indexes of the row groups whose statistics allow rows that pass the filter."""
         partition = None
         fields = list(self.schema)
         for name, text in self._file.partition.items():

@@ -25,7 +25,7 @@ class Slab(NamedTuple):
     """Consecutive rows of an item.
 
     Args:
-        item: number of the item that contains the rows.
+        item: index of the item that contains the rows.
         first: index, within the item, of the first row in `rows`.
         rows: the rows.
         last: True if these rows are the last of the item.
@@ -62,8 +62,8 @@ class Reading(NamedTuple):
 def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -> Iterator[Slab]:
     """Yield the rows of `items[first:]`, without the first `skip` rows of `items[first]`.
 
-    Threads read the rows of the next two windows ahead. Further windows are read ahead until the
-    waiting windows contain more parts than there are threads, or contain two million rows.
+    Threads read the next two windows in advance. More windows are read in advance until the waiting
+    windows contain more parts than there are threads, or contain two million rows.
     """
     pool = ThreadPoolExecutor(reading.threads, "mindspore_rec-read")
     joining = ThreadPoolExecutor(reading.threads, "mindspore_rec-join")

@@ -26,8 +26,8 @@ class Place(NamedTuple):
 
     Args:
         number: number of the pass.
-        item: number of the worker's next or unfinished item. At the end of the pass, `item` is the
-            number of all items.
+        item: index of the item that the worker reads now or next. At the end of the pass, `item` is
+            the number of all items.
         rows: number of rows already read from the item.
         ended: True if the worker has read all of its items.
         before: earlier divisions of the pass, one for each time that the number of workers changed.
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 
 def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
-    """Return the position at which a worker continues, from the state of one or all workers.
+    """Return the position at which a worker continues, given the saved state.
 
     Args:
         state: result of `Place.state`, or the results of all workers joined by `join_states`.
@@ -81,8 +81,8 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
         _check(each, order, data)
     count = states[0]["worker"][1]
     known = {}
-    # If the workers divide the rows of each batch, all workers are at the same place. Only a worker
-    # that had no rows in the last batch may be at a later place.
+    # If the workers divide the rows of each batch, all workers are at the same place. If a worker
+    # had no rows in the last batch, the worker may be at a later place.
     for each in sorted(states, key=_progress, reverse=True):
         known[each["worker"][0]] = each
     if any(each["worker"][1] != count for each in states):

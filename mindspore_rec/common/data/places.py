@@ -40,7 +40,7 @@ def place_shares(seed: int, salt: int, file: int, place: int, rows: int) -> np.n
     Args:
         seed: seed of the hash.
         salt: number that identifies the use of the hash, such as a split.
-        file: number of the file in its source.
+        file: index of the file in the source.
         place: place of the first row in the file.
         rows: how many rows.
 

@@ -42,7 +42,7 @@ def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
 
 
 def _rows_of_values(rows: Rows, column: Column) -> pa.Table:
-    """Choose values of a column; return all rows with a chosen value among the first rows."""
+    """Read the first rows, choose values of a column, and return the rows with these values."""
     schema = Schema([column])
     kept: list[tuple[np.ndarray, pa.RecordBatch]] = []
     read, most = 0, np.uint64(2**64 - 1)  # the greatest hash of the values that are kept
@@ -62,6 +62,6 @@ def _rows_of_values(rows: Rows, column: Column) -> pa.Table:
 def _up_to(
     most: np.uint64, hashes: np.ndarray, batch: pa.RecordBatch
 ) -> tuple[np.ndarray, pa.RecordBatch]:
-    """Return the hashes up to the limit `most`, and the rows of the batch with these hashes."""
+    """Return the hashes that are at most `most`, and the rows of `batch` that have these hashes."""
     chosen = hashes <= most
     return hashes[chosen], batch.filter(pa.array(chosen))

@@ -87,8 +87,8 @@ class Rows:
     def count(self) -> int:
         """Return the number of rows; see `len`.
 
-        No row is read if the files store their number of rows and no filter, split, sample or check
-        may remove rows. The number of rows is computed once and then stored.
+        If the files store the number of rows, and no filter, split, sample or check removes rows,
+        no row is read. The number of rows is computed once and then stored.
 
         Raises:
             ValueError: a row cannot be read.
@@ -142,7 +142,8 @@ class Rows:
     def where(self, expression: Any) -> Rows:
         """Return the rows for which a filter is true.
 
-        Row groups of Parquet files are not read if their statistics exclude the filter.
+        A row group of a Parquet file is skipped if its statistics show that no row passes the
+        filter.
 
         Args:
             expression: an expression of `pyarrow.compute`, such as ``pc.field("day") >= 3``, or
@@ -195,7 +196,7 @@ class Rows:
         )
 
     def split_by_time(self, *shares: float, time: str | None = None) -> tuple[Rows, ...]:
-        """Return parts of the rows in the order of their time: the first part has the oldest rows.
+        """Split the rows by time and return the parts; the first part has the oldest rows.
 
         Rows with equal times are in the same part, and rows without a time are in the first part.
         A filter on the time column defines each part. Reading a part skips row groups whose times
@@ -357,7 +358,7 @@ class Rows:
 
 
 def _whole(shares: Sequence[float]) -> list[float]:
-    """Return the shares, with the rest as the last share if the sum is below 1."""
+    """Return the shares; if the sum is below 1, the missing share is appended."""
     if not shares:
         raise ValueError("split needs at least one share, such as split(0.8)")
     checked = [

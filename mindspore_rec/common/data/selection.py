@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selection: the columns and rows that a view selects from a source, read part by part."""
+"""Selection: reads the selected columns and rows of a source, part by part."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Selection:
         schema: `Schema` of the columns. Default: None.
         columns: names of the columns. Default: None, which means all columns.
         where: filter on the stored values. Default: None.
-        shares: splits that choose rows by their place in a file.
+        shares: splits; a row's place in its file decides whether a split contains the row.
         sample: thinned negatives. Default: None.
     """
 
@@ -180,7 +180,7 @@ class Selection:
         return positive.fill_null(True).to_numpy(zero_copy_only=False)
 
     def _finished(self, table: pa.Table, which: FilePart | None, mask: Any) -> list[pa.RecordBatch]:
-        """Return the rows that a mask keeps, with the columns of the batches."""
+        """Return the batches' columns of the rows that a mask keeps."""
         if mask is not None:
             table = table.filter(pa.array(mask))
         rows = table.select(self.stored_names)
@@ -232,7 +232,7 @@ class Selection:
 
 
 def plain_batches(table: pa.Table) -> list[pa.RecordBatch]:
-    """Return a table's chunks (at least one), without encodings that few functions support."""
+    """Return a table's chunks (at least one), and decode encodings that few functions support."""
     if not table.num_rows:
         arrays = [one_array(each) for each in table.columns]
         return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]

@@ -48,7 +48,7 @@ class TextRows(FileRows):
         return [Part(number, None, rows, number << 32) for number in range(self._blocks.count)]
 
     def first_row(self, number: int) -> int:
-        """Return the number of a block's first row in the file, from 0; blank lines count too."""
+        """Return the index in the file of a block's first row; blank lines count as rows."""
         return self._blocks.line_of(number) - 1 - (self.header_lines if number else 0)
 
     def fetch(self, number: int) -> Any:

@@ -40,7 +40,7 @@ class TimeCounts:
             self._merge(self._times >> 1, self._counts)
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """For each cumulative share, return a time that is later than about this share of the rows.
+        """Return a time for each cumulative share: about this share of the rows is before the time.
 
         Rows with equal times stay together.
         """
@@ -79,7 +79,7 @@ def _iso_times(texts: Any) -> Any:
 
 
 def as_numbers(times: pa.Array) -> np.ndarray:
-    """Return the times that are not missing, in their order, as int64."""
+    """Convert times to int64, in order; missing times are dropped."""
     kind = times.type
     known = times.drop_null()
     if pa.types.is_floating(kind):
@@ -106,7 +106,7 @@ def time_filters(
 
     Args:
         times: the times of all rows, in arrays.
-        expression: expression for the time of a row.
+        expression: Arrow expression that computes a row's time.
         shares: share of the rows in each part. The shares must add up to 1.
         name: name of the column.
 

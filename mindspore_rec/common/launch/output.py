@@ -121,7 +121,7 @@ class Lines:
             self._write(line)
 
     def close(self) -> None:
-        """Write the lines of a block, except the block's second line of dashes."""
+        """Write the lines of a block that lacks the second line of dashes."""
         for line in self._block or []:
             self._write(line)
         self._block = None

@@ -58,7 +58,7 @@ _HALF_BITS = 26
 
 
 class Places(NamedTuple):
-    """For each row, the places of the row's targets. The places of each row are sorted.
+    """Places of each row's targets, sorted within the row.
 
     Attributes:
         place: float64 ``[N]``, the places of all targets, row after row.
@@ -440,7 +440,7 @@ def _row_sums(places: Places, values: npt.NDArray[np.float64]) -> npt.NDArray[np
 
 
 def fixed_sum(values: npt.NDArray[np.float64]) -> int:
-    """Return 2^52 times the sum of values in ``[0, 1]``, each rounded to a multiple of 2^-52.
+    """Round values in ``[0, 1]`` to multiples of 2^-52, and return 2^52 times the sum.
 
     Examples:
         >>> fixed_sum(np.array([0.5, 0.25])) / 2**52

@@ -46,7 +46,7 @@ def builder_of_model(model: dict[str, Any]) -> Callable[[], Any]:
 
 
 def inputs_of(entry: Entry) -> list[str] | None:
-    """Return the inputs of a checkpoint's network: `builder_inputs` of `RecCheckpoint`, or None."""
+    """Return the names of a network's inputs, as stored in a checkpoint; None if not stored."""
     model = entry.manifest["model"]
     return None if model is None else model["inputs"]
 

@@ -17,13 +17,13 @@ from mindspore_rec.common.parallel.launcher import STOP_SIGNAL
 
 __all__ = ["ProgramEnds"]
 
-# Seconds in which a program must end after an uncaught exception. Without this limit, threads that
-# wait for other workers would delay the end of the program and the end of all other workers.
+# Seconds within which a program must end after an uncaught exception. Without this limit, threads
+# that wait for other workers would delay the end of the program and the end of all other workers.
 _GRACE = 10.0
 
 
 class ProgramEnds:
-    """Observer of the end of a worker's program.
+    """Object that observes the end of a worker's program.
 
     Attributes:
         failed: True if an uncaught exception has ended the main thread.

@@ -25,7 +25,7 @@ class Engine(Protocol):
     """Engine that runs a worker's operators asynchronously, as MindSpore does."""
 
     def limit_threads(self, threads: int) -> None:
-        """Compute with `threads` threads, unless the program has chosen a number of threads."""
+        """Limit the engine to `threads` threads, unless the program has set a number."""
 
     def wait(self) -> None:
         """Wait until all operators that were started have finished.

@@ -50,7 +50,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def find_mpi() -> Path | None:
-    """Return the folder `lib` with Open MPI's library in this Python's environment, or None."""
+    """Return the folder of Open MPI's library in this Python environment; None if not installed."""
     for prefix in (sys.prefix, site.USER_BASE or sys.prefix):
         if (Path(prefix) / "lib" / _LIBRARY).exists():
             return Path(prefix) / "lib"
@@ -187,7 +187,7 @@ def same_program() -> dict[str, str]:
 
 
 def threads_of_worker() -> int | None:
-    """Return the launcher's limit of this worker's threads; None if no limit is needed.
+    """Return the launcher's limit on threads for this worker; None if no limit is needed.
 
     No limit is needed if the launcher set none, or if the worker cannot use more cores than the
     limit.

@@ -185,7 +185,7 @@ class HostRows(NativeAccess):
                 exported.
             with_state: as for `export_rows`. Default: False.
             sweep: True to first evict the rows whose eviction is due. If `sweep` is True, the keys
-                of evicted rows are also returned, and their `present` is False. Default: True.
+                of evicted rows are also returned; `present` is False for these keys. Default: True.
         """
         return self._synchronised().export_since(mark, with_state, sweep)
 

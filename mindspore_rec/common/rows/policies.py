@@ -46,8 +46,9 @@ class CountAdmission:
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. If there are `max_candidates` counters, a new counter
-            replaces the counter with the least count among a few counters. If several of the few
-            counters have the least count, the oldest counter is replaced. Default: no maximum.
+            replaces an old counter: some counters are compared, and the counter with the least
+            count is replaced. If several of them have the least count, the oldest is replaced.
+            Default: no maximum.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -58,7 +59,8 @@ class CountAdmission:
     """
 
     kind: ClassVar[str] = "count"  # name of the policy in the native core
-    # How the policy counts keys without a row: "keys" (one count for each key), "sketch", or None.
+    # Counters for keys without a row: "keys" (one counter per key), "sketch", or None (no
+    # counters).
     counts: ClassVar[str | None] = "keys"
 
     threshold: int | None
@@ -228,8 +230,8 @@ class Eviction:
             the sweep evicts the row after at most 256 steps. Rows with initial values may be
             evicted too. To keep rows with initial values, choose a limit below the norm of initial
             values, or the trigger 'callback'.
-        trigger: the time at which rules are applied. With 'step', rules are applied in every step.
-            With 'callback', rules are applied and ages are measured only when `table.evict()` is
+        trigger: 'step' or 'callback'. With 'step', the rules are applied in every step. With
+            'callback', the rules are applied and ages are measured only when `table.evict()` is
             called, for example by `EvictCallback`. Default: 'step'.
 
     Raises:

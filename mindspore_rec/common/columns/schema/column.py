@@ -161,7 +161,7 @@ class Column:
 
     @property
     def most_values(self) -> int:
-        """Greatest number of values per row that are read."""
+        """Greatest number of values that are read from the column in each row."""
         defaults = {
             "list": _DEFAULT_LENGTH,
             "text": _DEFAULT_LENGTH,
@@ -473,10 +473,10 @@ class KeptHistoryColumn(Column):
     itself becomes an event in the histories of later rows. A row's history contains no events with
     the time of the row. The schema needs a column of kind 'time'.
 
-    For a network, the history is a `HistoryColumn` with the values of the first column in `of`. All
-    further columns in `of` are side columns of the history. A history `recent` of `item` and `ts`
-    has the arrays 'recent.values', 'recent.ts.values' and 'recent.offsets'. An item has the same
-    key and the same table row, whether it is in a history or in the row itself.
+    A network sees the history as a `HistoryColumn`: the first column in `of` provides the values,
+    and all further columns in `of` are side columns. A history `recent` of `item` and `ts` has the
+    arrays 'recent.values', 'recent.ts.values' and 'recent.offsets'. An item has the same key and
+    the same table row, whether it is in a history or in the row itself.
 
     Args:
         name: name of the history.

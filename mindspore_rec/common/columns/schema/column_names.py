@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guess from its name if a column is an id, a time or a weight; find the most similar name."""
+"""Recognise columns of ids, times and weights by name; find the most similar name."""
 
 from __future__ import annotations
 

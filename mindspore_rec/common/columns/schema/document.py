@@ -38,7 +38,8 @@ def columns_of(values: Any, where: str = "columns") -> list[Column]:
         where: path of the values, for messages.
 
     Raises:
-        ValueError: a key is unknown, or a value is illegal. The message names the place.
+        ValueError: a key is unknown, or a value is illegal. The message contains the path of the
+            key, such as 'columns.user'.
 
     Example:
         >>> columns_of({"user": "category", "price": {"kind": "number", "transform": "log"}})

@@ -27,7 +27,7 @@ __all__ = ["Fault", "faults_of", "missing_column"]
 
 @dataclass(frozen=True)
 class Fault:
-    """An illegal value of a column, and all rows of a batch with an illegal value in this column.
+    """Illegal values of a column in a batch: the first illegal value, and the rows.
 
     Args:
         column: name of the column.

@@ -15,7 +15,7 @@ _VALUES = ("category", "integer", "time", "number")
 
 
 def kept_in(columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of histories that the library collects from rows."""
+    """Return the columns of kind 'kept_history', whose histories the library collects."""
     return [each for each in columns if each.kind == "kept_history"]
 
 

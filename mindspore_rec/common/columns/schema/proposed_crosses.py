@@ -36,9 +36,9 @@ def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
     linear models learn to predict the labels from the statistics: one model without the pair, and
     one model with the pair. The models learn from a part of the rows, and are tested on the other
     rows. The pair is proposed if, on the other rows, the model with the pair explains at least one
-    percentage point more of the labels. If the schema has a column of times, the models learn from
-    the earlier rows and are tested on the later rows. At most two pairs are proposed. If there are
-    fewer than 1,000 rows, no pair is proposed.
+    percentage point more of the labels' entropy or variance. If the schema has a column of times,
+    the models learn from the earlier rows and are tested on the later rows. At most two pairs are
+    proposed. If there are fewer than 1,000 rows, no pair is proposed.
 
     Args:
         inferred: the proposal.
@@ -144,7 +144,8 @@ class _Statistics:
         self._crosses = {each.name for each in crosses}
 
     def explained(self, crosses: Sequence[_Candidate]) -> float:
-        """Return the share of the entropy or variance that a model explains; the mean over labels.
+        """Return the share of a label's entropy or variance that a model explains, averaged over
+        labels.
 
         Args:
             crosses: candidates whose statistics the model reads. The model also reads the
@@ -164,7 +165,7 @@ class _Statistics:
 
 
 def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
-    """Fit a model to the first rows; return the explained share of the last rows' entropy.
+    """Fit a model to the first rows; return the share of entropy that it explains in the others.
 
     If the label is a number, return the share of the variance that the model explains.
     """

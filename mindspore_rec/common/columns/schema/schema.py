@@ -52,13 +52,13 @@ class Schema:
       column.
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels. The array
       is left out if the schema has no numbers and no statistics.
-    * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
-      values of all lists, one list after another, and the offsets of the lists. Row i has the
+    * For a history ``seen``: ``seen.values`` ``[N]``, the values of all lists, one list after
+      another; and ``seen.offsets`` int64 ``[B + 1]``, the offsets of the lists. Row i has the
       values from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values,
       but no offsets.
-    * ``recent.events`` int64 ``[B, 3 + values]`` of a `KeptHistoryColumn` named ``recent``, whose
-      history the library collects from rows. Each row contains the time, 1 or 0 (1 if the row is
-      an event), the user and the values. In training, the network gets ``recent.values`` and
+    * For a `KeptHistoryColumn` ``recent``: ``recent.events`` int64 ``[B, 3 + values]``. The library
+      collects the history from rows. Each row of the array contains the time, 1 or 0 (1 if the row
+      is an event), the user and the values. In training, the network gets ``recent.values`` and
       ``recent.offsets`` in place of ``recent.events``.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
@@ -68,7 +68,7 @@ class Schema:
     which `fit` was called.
 
     Args:
-        columns: the columns. At least one column must have rows in a table and not be a history.
+        columns: the columns. At least one column that is not a history must have rows in a table.
         embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`, 1 to
             8192. Default: 16.
 
@@ -274,7 +274,7 @@ class Schema:
 
     @property
     def inputs(self) -> list[str]:
-        """Names of the arrays that a network takes: ids, numbers if there are any, histories."""
+        """Names of the network's input arrays: ids, numbers if there are any, and histories."""
         names = self.pipeline.with_lists().column_names
         return [name for name in names if name not in _NOT_INPUTS]
 
@@ -285,7 +285,7 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Optional columns of the rows to predict, from which a network gets collected histories.
+        """Optional columns of rows to predict. These columns contain or select a row's history.
 
         The user and the time of a row select a stored history; or the row contains the history
         itself.
@@ -357,7 +357,8 @@ class Schema:
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> Schema:
-        """Merge the statistics of labels that other schemas learned from parts of the rows.
+        """Merge statistics of labels; other schemas have learned the statistics from parts of the
+        rows.
 
         The merged statistics equal the statistics that this schema would learn from all parts. To
         learn from one part in another program, make a schema with the same columns, load the state
@@ -552,7 +553,7 @@ class Schema:
         Args:
             rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
             where: name of the data, for messages.
-            first_row: number of the first row in the data, for messages. Default: 0.
+            first_row: index of the first of these rows in the data, for messages. Default: 0.
 
         Raises:
             ValueError: a column is missing, or has an illegal value. The message names the column,

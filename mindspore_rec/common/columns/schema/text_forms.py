@@ -26,7 +26,8 @@ __all__ = [
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 _WHOLE = r"^[+-]?[0-9]{1,18}(\.0*)?$"
-# At most three digits stand between two points, and no point follows the comma.
+# Points may separate groups of three digits. A decimal comma may follow; no point follows the
+# comma.
 _COMMA = r"^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)?,[0-9]+$|^[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})+$"
 _TOO_LONG = r"^[+-]?[0-9]{19,}$"
@@ -147,9 +148,10 @@ def time_format(texts: pa.Array) -> tuple[str, bool] | None:
         texts: different texts, none of them missing.
 
     Returns:
-        A pair: 'iso' or a format of `strptime`, and True if day and month could be swapped. None if
-        the texts are no times. If two formats read all texts, the format with the shorter span of
-        times is chosen, because the times of one log are probably near each other.
+        A pair of the format ('iso' or a format of `strptime`) and a bool, which is True if day and
+        month could be swapped. None if the texts are no times. If two formats read all texts, the
+        format with the shorter span of times is chosen, because the times of one log are probably
+        near each other.
 
     Example:
         >>> time_format(pa.array(["2026-01-02T03:04:05.678Z", "2026-01-02"]))
@@ -230,8 +232,8 @@ def list_form(texts: pa.Array) -> ListForm | None:
     """Return the `ListForm` of texts such as 'Action|Comedy'; None if the texts are no lists.
 
     Texts are lists if a separator divides the texts into short values, if the number of values
-    differs from text to text, and if values recur in several texts. Between values, a space is a
-    separator only if nearly all values have a digit.
+    differs from text to text, and if values recur in several texts. A space is a separator only if
+    nearly all values contain a digit.
 
     Args:
         texts: different texts, none of them missing.

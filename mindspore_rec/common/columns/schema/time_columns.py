@@ -90,7 +90,7 @@ def _digits(time: Profile) -> str | None:
 
 
 def time_column(time: Profile) -> tuple[Column, str]:
-    """Return the column with the event's time, and a sentence that explains its kind.
+    """Return the column of the event time, and a sentence that explains the column's kind.
 
     Raises:
         ValueError: the values are no times, or a time is missing, before 1970 or after 2106.
