@@ -101,7 +101,7 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
     """Check that a table's shape and key dtype are the same in all checkpoints of a chain.
 
     Raises:
-        CheckpointError: the shapes or the kinds of keys differ.
+        CheckpointError: two checkpoints have different shapes or key dtypes for the table.
     """
     first, *others = chain
     for entry in others:

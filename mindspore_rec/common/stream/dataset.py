@@ -228,7 +228,7 @@ class StreamingDataset(BatchSource):
         """Return the position in the stream and the transform's state as JSON values.
 
         Args:
-            batches: number of batches, over all runs, after which the state is returned. The states
+            batches: return the state after this many batches, counted over all runs. The states
                 after the last 1024 batches are kept. Default: None, which means the state after the
                 last batch.
 

@@ -108,7 +108,7 @@ class Decisions:
         """Store decisions in a file from now on; prevent other processes from writing to the file.
 
         Args:
-            path: path of the file. The path is ignored if the journal is on disk already.
+            path: file to write; ignored if the journal is already on disk.
             check: as for `Journal.taken_over`.
             decides: True if the stream may make decisions.
 
@@ -254,7 +254,7 @@ class Decisions:
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position, which the interleaver `order` has already loaded."""
+        """Continue from a saved state. Load the state into the interleaver `order` first."""
         self._saved = int(state["decisions"])
         self._saved_added = int(state.get("decisions_added", 0))
         self._saved_checksum = state.get("decisions_crc32")

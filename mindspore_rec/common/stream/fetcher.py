@@ -39,8 +39,8 @@ class Fetcher:
             column.
         interleaver: interleaver to which the thread adds blocks, under the lock of `changed`.
         changed: `threading.Condition` that is notified after each new block and after an error.
-        sequence_of: function that returns the producer and the sequence number of a message; None
-            if messages have no sequence numbers.
+        sequence_of: function that takes a message and returns the producer and the sequence number;
+            or None instead of a function, if messages have no sequence numbers.
         first_ends: for each partition, the end offset when reading begins.
         watch: object that detects new partitions. The thread also reads the new partitions.
 
@@ -167,7 +167,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Return the number of removed messages directly before each message.
+        """For each message, return the number of messages that were removed directly before it.
 
         Return None if no message was removed.
         """

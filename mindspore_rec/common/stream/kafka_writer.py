@@ -60,10 +60,10 @@ class KafkaWriter:
     Args:
         brokers: "host:port", or several addresses.
         options: further settings of `kafka.KafkaProducer`.
-        stall_seconds: seconds without a confirmation after which the producer is replaced, above 0
+        stall_seconds: replace the producer after this many seconds without a confirmation; above 0
             (default 20).
-        give_up_seconds: seconds without a confirmation after which the writer raises an error,
-            above 0 (default 120).
+        give_up_seconds: raise an error after this many seconds without a confirmation; above 0
+            (default 120).
         still_missing: function that takes a list of unconfirmed messages, and returns the messages
             that are not in the log. Default: None, which means that all unconfirmed messages are
             sent again.

@@ -117,8 +117,8 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
 // Number of rows in a slice. A slice has at most 256 rows, so that a slice's values stay in the
 // cache and many threads get slices. Slices are smaller for small batches. Slices also have fewer
 // than 256 rows if larger slices would leave threads idle at the end of the batch. For batches of
-// at most 2048 rows, the number of rows in a slice is a multiple of 16. Larger batches are cut into
-// equal slices, and the number of rows in a slice is a multiple of 2.
+// at most 2048 rows, the number of rows in a slice is a multiple of 16. Batches of more than 2048
+// rows are cut into equal slices, whose number of rows is a multiple of 2.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {

@@ -95,9 +95,9 @@ PReluForm PReluOf(const Args& args) {
   return {args.shapes[0][0], width, args.Data<float>(1, "alpha", args.Size(1))};
 }
 
-// Reads the arguments of an operator that uses place vectors (sequence/places.h): a form, which is
-// 0 if there are no times; the table [places, dim]; and the times, which are ignored if the form is
-// 0.
+// Reads the arguments of an operator that uses place vectors (sequence/places.h): the form, the
+// table [places, dim] and the times. If the form is 0, there are no times, and the argument for
+// times is ignored.
 PlaceForm PlacesOf(const Args& args, int table, int times, const Lists& lists) {
   PlaceForm form;
   Floats(args, table, "the table", -1);
