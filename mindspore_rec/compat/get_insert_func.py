@@ -31,10 +31,10 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
             names the replacement.
 
     Returns:
-        The function. The function raises ValueError or TypeError, with the feature's name, if a
-        column is missing, values are neither integers nor strings, features differ in length, or
-        times are not seconds since 1970. If a Dataset calls the function, the Dataset raises a
-        RuntimeError with the function's message.
+        The function. The function raises ValueError or TypeError if a column is missing, values are
+        neither integers nor strings, features differ in length, or times are not seconds since
+        1970. The error message names the feature. If a Dataset calls the function, the Dataset
+        raises a RuntimeError with the function's message.
 
     Raises:
         TypeError: `specs` is not a FeatureSpec, an iterable of FeatureSpec objects or a

@@ -71,7 +71,7 @@ def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarr
 
 
 def table_columns(entry: Entry, name: str) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the rows of a checkpoint in any order, as dicts of arrays from `read_columns`."""
+    """Yield the rows of a checkpoint, as dicts of arrays, in any order (see `read_columns`)."""
     table, dtype = table_entry(entry, name), dtype_of(entry, name)
     for part in parts_of(table):
         yield from read_columns(entry.path / part["file"], dtype, part["rows"], legal_keys(table))

@@ -223,7 +223,7 @@ def _structured(batch: pa.RecordBatch, dtype: np.dtype) -> np.ndarray:
 def read_columns(
     path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS
 ) -> Iterator[Arrays]:
-    """Yield a file's rows without optimizer state, as arguments of `import_rows`.
+    """Yield the rows of a file, without optimizer states, as dicts of arguments for `import_rows`.
 
     If a column's numbers are float32 in the file, its array is a view of Arrow's record batch.
 

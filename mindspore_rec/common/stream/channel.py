@@ -194,7 +194,7 @@ class DataSender:
         return dict(zip(_SETTINGS, values, strict=True))
 
     def apply(self, settings: Mapping[str, Any]) -> None:
-        """Set the settings of the next messages, for example to repeat earlier messages."""
+        """Use `settings` for the next messages, for example the settings of messages to repeat."""
         self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
 
     def state_dict(self) -> dict[str, Any]:

@@ -37,7 +37,9 @@ class Decision(NamedTuple):
 
 
 class Journal:
-    """List of decisions in order. Each decision is on disk before it takes effect.
+    """List of decisions, from the first to the last.
+
+    Each decision is on disk before it takes effect.
 
     By default, a stream's batches do not depend on timing, so the stream only makes decisions that
     add partitions.

@@ -50,9 +50,9 @@ class KafkaWriter:
     if no message is confirmed for `stall_seconds`, the writer makes a new producer. The new
     producer sends all unconfirmed messages in their original order. Some unconfirmed messages may
     already be in the log. Readers such as `DataReceiver` detect repeated messages by the numbers
-    that the sender adds. For readers that do not detect repeated messages, `still_missing` returns
-    the messages that the log does not have yet. The writer never skips a message, because the log
-    would then have a gap.
+    that the sender adds. If the readers do not detect repeated messages, pass `still_missing`, so
+    that only messages missing in the log are sent again. The writer never skips a message, because
+    the log would then have a gap.
 
     `send` waits while 64 MiB of messages are in flight, because kafka-python's producer does not
     limit the messages in flight.

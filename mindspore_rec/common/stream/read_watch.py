@@ -76,7 +76,7 @@ class ReadWatch:
 
 @contextmanager
 def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Inside the context, mark all reads of this thread as reads for the training.
+    """Return a context in which all reads of this thread count as reads by the training.
 
     Args:
         on_wait: function that a stream calls several times per second while it waits for messages.

@@ -59,7 +59,7 @@ class Markers:
         Args:
             bucket: the bucket.
             marker: token and sequence number of the bucket's marker, from a reply to HMGET.
-            least: the value of `confirmed` for this bucket before the marker was requested.
+            least: the bucket's value in `confirmed`, read before the marker was requested.
 
         Raises:
             RowsLostError: the server lost rows, or has an older state.
