@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before a conversion, find features that tables lack, and other code that uses the weights."""
+"""Find what prevents a conversion: features that tables lack, and other uses of the weights."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_beside(directory: Path) -> None:
-    """Remove a directory that does not have its final name, if the parent directory can be synced.
+    """Remove a directory with a temporary name, if the parent directory can be synced.
 
     If the parent directory cannot be synced, the directory is kept with all its files. A power loss
     may then undo the last rename, and the directory would reappear under the new name. The next

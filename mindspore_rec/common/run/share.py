@@ -63,7 +63,7 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Shares:
-    """For each table, the keys of one worker, as determined by the table's placement.
+    """One worker's share of the keys of each table. The share depends on the table's placement.
 
     Attributes:
         worker: index of the worker, from 0.
@@ -121,7 +121,7 @@ def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If one worker wrote the checkpoint, the
-    table's entry is the table's only part.
+    list contains only `table` itself.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)

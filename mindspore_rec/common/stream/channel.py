@@ -170,7 +170,7 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """Log of the claims on this sender's name, in a topic with the suffix ".workers"."""
+        """Log in which workers claim this sender's name. The topic's name ends with ".workers"."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):

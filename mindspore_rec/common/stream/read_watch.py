@@ -38,8 +38,8 @@ class ReadGivenUpError(Exception):
 class ReadLaterError(Exception):
     """Error that interrupts a wait for messages; the reader can request the same batch later.
 
-    The stream keeps the rows of the unfinished batch. Raise ReadLaterError only for a source with
-    `reads_on`.
+    The stream keeps the rows of the unfinished batch. Raise ReadLaterError only if the `reads_on`
+    attribute of the source is True.
     """
 
 

@@ -367,7 +367,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _remove_partials(path: Path) -> None:
-    """Remove the partial files of `path` that earlier workers left."""
+    """Remove the incomplete copies of the file `path` that earlier workers left."""
     names = re.compile(rf"\.{re.escape(path.name)}(\.[0-9a-f]{{32}})?\.partial")
     for name in os.listdir(path.parent):
         if names.fullmatch(name):

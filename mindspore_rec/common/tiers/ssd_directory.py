@@ -156,7 +156,7 @@ def _of_worker(directory: Path, worker: int, workers: int) -> Path:
 
 
 def _workers_of(directory: Path) -> list[tuple[Path, int, int]]:
-    """Return the workers' directories of all runs, each as path, worker and number of workers."""
+    """Return a tuple (path, worker, number of workers) for each worker's directory of each run."""
     directories = [(directory, 0, 1)] if directory.is_dir() else []
     for each in sorted(directory.glob("worker-*-of-*")):
         match = _WORKER.fullmatch(each.name)

@@ -207,7 +207,7 @@ struct CrossCombineArguments {
   bool adds_x0, adds_t, adds_x;
 };
 
-// The kernel computes alpha of the last layer for each row, with one thread per row.
+// The kernel computes each row's alpha in the last layer, with one thread per row.
 struct CrossAlphasArguments {
   int64_t layers;
   Rows products;
@@ -253,8 +253,8 @@ struct CrossInputGradientArguments {
 
 // In a forward kernel, `output` is the layer's output. In a gradient kernel, `output` is the
 // gradient of the layer's output. CurvesInputGradient has one thread for each number of a row.
-// KnotSums has chunks * size threads, where size is the number of floats of the knots, and writes
-// the sums over the rows of each chunk to `partial`.
+// KnotSums writes the sums over the rows of each chunk to `partial`. KnotSums has chunks * size
+// threads, where size is the number of floats in `knots`.
 struct CurvesArguments {
   int64_t numbers, dim, bins;
   const float* knots;

@@ -213,8 +213,8 @@ class DenseProgram {
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
     // Index of the caller's matrix in BatchRun::given, or -1. If the caller passes the matrix, a
-    // slice without padding rows uses the caller's matrix in place of the area. A slice with
-    // padding rows always uses the area.
+    // slice without padding rows reads and writes the caller's matrix, and not the area. A slice
+    // with padding rows always uses the area.
     int given = -1;
   };
 

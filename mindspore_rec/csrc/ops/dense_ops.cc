@@ -57,7 +57,7 @@ void CheckExtra(const Args& args, int i, const ExtraInput& extra) {
                               args.ShapeText(i) + " of " + args.dtypes[i]);
 }
 
-// Reads inputs, parameters and extras, which begin at argument `at`.
+// Reads the inputs, the parameters and the extras, in this order, from argument `at` on.
 std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& program, int at,
                                      BatchRun* run) {
   run->batch = Dimension(args.ndims, args.shapes, at);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators over histories. A history is passed as a matrix of the values of all lists, one list
-// after another, and int64 offsets of the lists. An int64 constant `form` contains the settings of
-// an operator. If an operator does not use an input, the input has one element, which may have any
-// value.
+// Operators over histories. A history is passed as two inputs: a matrix with the values of all
+// lists, one list after another, and the int64 offsets of the lists. An int64 constant `form`
+// contains the settings of an operator. If an operator does not use an input, the input has one
+// element, which may have any value.
 #include "ops/list_args.h"
 #include "ops/operator.h"
 #include "sequence/activations.h"
