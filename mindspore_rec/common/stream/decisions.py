@@ -249,7 +249,7 @@ class Decisions:
     def state_ahead(self) -> dict[str, Any]:
         """Return the state's entry for decisions that are not in effect yet.
 
-        The dict is empty if there are none.
+        If all decisions are in effect, the dict is empty.
         """
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 

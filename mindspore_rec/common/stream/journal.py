@@ -91,7 +91,7 @@ class Journal:
             self._sync_name(path)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
-        """Return the journal in which one of several workers stores decisions on its partitions.
+        """Return the journal for decisions about the partitions of one worker.
 
         Args:
             worker: index of the worker, from 0.

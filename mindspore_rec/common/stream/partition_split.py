@@ -130,8 +130,8 @@ def state_of_partitions(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: a partition is in none of the states, or the states cannot be merged although a
-            partition moves to another worker.
+        ValueError: a partition is in none of the states; or a partition moves to another worker,
+            and the states cannot be merged.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):

@@ -23,10 +23,10 @@ class StopWhen:
         watermark: event time, in seconds since 1970, that ends the stream. The stream ends after
             the first batch that has an event at or after `watermark`.
         idle_seconds: the stream ends after this many seconds, above 0, without a new row. The
-            seconds are measured up to the newest poll of the topic. The rows read so far become the
-            last batch, which may be small. If only some partitions have new messages, the stream
-            does not read these messages while another partition has the turn. Messages that are not
-            read stay in the topic.
+            time since the last poll of the topic does not count. The rows read so far become the
+            last batch, which may be small. If only some partitions have new
+            messages, the stream does not read these messages while another partition has the turn.
+            Messages that are not read stay in the topic.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

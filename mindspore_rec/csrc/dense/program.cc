@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The construction of a DenseProgram: checks the layers, lays out the memory, and plans the order
-// of the layers.
+// Constructs a DenseProgram: checks the layers, lays out the memory, and plans the order of the
+// layers.
 #include "dense/program.h"
 
 #include <algorithm>
