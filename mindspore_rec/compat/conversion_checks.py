@@ -176,7 +176,7 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Discard compiled graphs of a network, and of outside cells that contain the network's cells."""
+    """Discard compiled graphs of a network, and of outside cells that contain network cells."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

@@ -122,7 +122,7 @@ def array_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def flat_of(column: pa.Array) -> np.ndarray:
-    """Return all numbers in an array of rows, `[rows * width]`."""
+    """Return the numbers of all rows as a flat array `[rows * width]`."""
     lists = column.storage if isinstance(column, pa.ExtensionArray) else column
     return np.asarray(lists.flatten().to_numpy())
 

@@ -128,5 +128,5 @@ def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def total(table: dict[str, Any], what: str) -> int:
-    """Return the sum of an entry, 'rows' or 'deleted_rows', over all parts of a table."""
+    """Return the sum of a number, 'rows' or 'deleted_rows', over all parts of a table."""
     return sum(part.get(what, 0) for part in parts_of(table))

@@ -166,7 +166,7 @@ def own_rows(arrays: Arrays, share: Share) -> Arrays:
 
 
 def write_rows(parts: Iterable[np.ndarray], dtype: np.dtype, path: Path) -> int:
-    """Write rows that arrive in parts, sorted by key; return the number of rows."""
+    """Write rows, which arrive in parts and in the order of keys. Return the number of rows."""
     schema = _schema(dtype)
     written = 0
     rest = np.empty(0, dtype)

@@ -165,7 +165,7 @@ class BatchSource(ABC):
         return None
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the position in the data, a dict of JSON values that contains `batches`.
+        """Return the position in the data, as a JSON dict with an entry `batches`.
 
         Args:
             batches: number of the batch after which the state is returned. `batches` is required if

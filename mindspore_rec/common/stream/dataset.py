@@ -225,7 +225,7 @@ class StreamingDataset(BatchSource):
         return self.source.stop_reason
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the position in the stream and the transform's state as JSON values.
+        """Return a JSON dict that contains the position in the stream and the transform's state.
 
         Args:
             batches: return the state after this many batches, counted over all runs. The states

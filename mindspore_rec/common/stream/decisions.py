@@ -231,8 +231,8 @@ class Decisions:
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The journal that belongs to the loaded state was lost. The journal may contain decisions
-        # that are older than the loaded state, so count these decisions.
+        # The journal that belongs to the loaded state was lost. Count the present journal's
+        # decisions that are older than the loaded state.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:

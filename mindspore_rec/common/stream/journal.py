@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal: stored decisions that depended on timing, so that a restarted stream repeats them."""
+"""Journal: stores decisions that depended on timing; a restarted stream repeats the decisions."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def state_of(
 def state_of_partitions(
     partitions: Sequence[int], states: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the state from which a stream that reads `partitions` resumes.
+    """Return a state from which a stream over `partitions` can resume.
 
     The counts of all partitions become part of the state of the worker that reads the first
     partition.

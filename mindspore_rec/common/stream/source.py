@@ -649,9 +649,9 @@ class StreamSource:
         dead-letter topic.
 
         Args:
-            batches: number of batches, over all runs, after which the position is returned.
-                `batches` is required if batches are read ahead of the training. The source
-                remembers its last 1024 positions. Default: the position after the last batch.
+            batches: return the position after this many batches, counted over all runs. `batches`
+                is required if batches are read ahead of the training. The source remembers its last
+                1024 positions. Default: the position after the last batch.
 
         Raises:
             ValueError: the source does not remember its position after `batches` batches.
