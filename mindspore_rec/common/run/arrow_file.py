@@ -105,7 +105,7 @@ class _Header(NamedTuple):
 
 
 def _arrays(kind: pa.DataType, width: int) -> Iterator[tuple[int, int]]:
-    """Yield the values per row, and the bytes per value, of each array of a column.
+    """For each array of a column, yield the values per row and the bytes per value.
 
     An array of lists has no values, so its bytes per value are 0.
     """

@@ -191,7 +191,7 @@ class BatchSource(ABC):
         return []
 
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
-        """Treat the first `passes` passes as read.
+        """Mark the first `passes` passes as read.
 
         A training that resumes in a later pass first calls `skip_passes`, and then reads its first
         batch. By default, `skip_passes` does nothing. Override `skip_passes` if the order differs

@@ -164,7 +164,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def reads_on(self) -> bool:
-        """True: after an exception, the stream keeps the rows of the unfinished batch."""
+        """True, because the stream keeps the rows of the unfinished batch after an exception."""
         return True
 
     @property

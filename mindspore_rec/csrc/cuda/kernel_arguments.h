@@ -231,8 +231,8 @@ struct RowDotsArguments {
 };
 constexpr int64_t kDotParts = 8;
 
-// The kernel has one thread for each row. `dots`, which RowDots computes, contains the dot product
-// of gradient and x for each row.
+// The kernel has one thread for each row. For each row, `dots` contains the dot product of gradient
+// and x, which RowDots computes.
 struct CrossAlphasGradientArguments {
   int64_t layers;
   bool rounds;

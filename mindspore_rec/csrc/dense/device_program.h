@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeviceProgram: runs a DenseProgram on a device. Rows of inputs and outputs, parameters, and
+// DeviceProgram: runs a DenseProgram on a device. The inputs, the outputs, the parameters and the
 // gradients of parameters are copied between the device's memory and the host's memory. All values
 // between inputs and outputs stay on the device.
 //

@@ -18,11 +18,12 @@
 namespace msrec {
 namespace {
 
-// The inputs of both operators, in order: form, numbers, candidates, values, offsets; for each
-// hidden layer weight, bias, alpha, moving mean, moving variance; the last weight and bias. `form`
-// has four flags: 1 if the moments come from the batch, 1 for Dice, 1 for softmax, 1 for factors in
-// bfloat16. One unused number per hidden layer follows. `numbers` is [epsilon, weight of the old
-// moments, weight of the new moments].
+// Both operators begin with the same inputs: form, numbers, candidates, values and offsets. Then
+// follow, for each hidden layer, the weight, bias, alpha, moving mean and moving variance. The last
+// of these inputs are the weight and the bias of the output layer. `form` has four flags: 1 if the
+// moments come from the batch, 1 for Dice, 1 for softmax, 1 for factors in bfloat16. One unused
+// number per hidden layer follows. `numbers` is [epsilon, weight of the old moments, weight of the
+// new moments].
 constexpr int64_t kFormNumbers = 4;
 constexpr int64_t kFirstLayer = 5;
 constexpr int64_t kOfLayer = 5;
