@@ -141,7 +141,7 @@ def describe_files(directory: Path) -> dict[str, Any]:
 def write_manifest(
     directory: Path, fields: dict[str, Any], files: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write a manifest of `fields` and of the directory's files, and return the whole manifest.
+    """Write a manifest with `fields` and the entries of the files, and return the whole manifest.
 
     Args:
         directory: directory that contains the checkpoint's files.

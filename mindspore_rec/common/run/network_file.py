@@ -60,7 +60,8 @@ class Lookup:
         result: the input through which the ONNX model receives the looked-up rows.
         ids: name of the tensor that contains the keys. The tensor is an input of the network or an
             output of the model `ids`.
-        tables: names of the lookup's tables: one table, or one table for each column of the ids.
+        tables: names of the lookup's tables. There is one table in total, or one table for each
+            column of the ids.
         padding_key: id whose row is zeros; None without a padding key.
         combiner: 'sum', 'mean' or 'sqrtn' combines the rows of each bag to one row; with None, the
             result has one row for each id.

@@ -20,8 +20,7 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# If kafka-python drops a message because of an error in _PASSING, the writer may send the message
-# again.
+# Names of kafka-python errors after which the writer may send a dropped message again.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",

@@ -188,8 +188,8 @@ struct GroupDotsArguments {
   Rows a, b, target;
 };
 
-// Computes the same products as ScaleGroupsArguments, and writes the sums of the products over the
-// rows of each chunk to `partial`.
+// Multiplies each group of x by the group's column of `scales`, sums the products over the rows of
+// each chunk, and writes the sums to `partial`.
 struct ScaledSumsArguments {
   Chunks chunks;
   int64_t group;
