@@ -118,7 +118,7 @@ def _arrays(kind: pa.DataType, width: int) -> Iterator[tuple[int, int]]:
 
 
 def _fits(header: _Header, layout: Sequence[tuple[int, int]]) -> bool:
-    """Return True if a batch has the arrays of `layout`, without nulls, inside its body."""
+    """Return True if a batch's body contains the arrays of `layout`, and no array has nulls."""
     sizes = []  # fewest bytes of each buffer
     for width, number in layout:
         sizes += [0, header.rows * width * number] if number else [0]  # the first: validity

@@ -22,7 +22,7 @@ class TableDifference:
     """Comparison of a table in two states: the numbers of equal and of different rows.
 
     Attributes:
-        only_first, only_second: number of rows whose key is only in the first, or only in the
+        only_first, only_second: number of rows whose key is only in the first state, or only in the
             second state.
         changed: number of rows that are in both states, but differ in at least one bit.
         same: number of rows that are identical in both states, bit for bit.
@@ -42,8 +42,8 @@ class Difference:
 
     Attributes:
         tables: dict from table name to differences, for each table that is in both states.
-        only_first, only_second: names of the tables and parameters that are only in the first, or
-            only in the second state.
+        only_first, only_second: names of the tables and parameters that are only in the first
+            state, or only in the second state.
         dense: greatest absolute difference of each dense parameter that differs, by the parameter's
             name. The difference is infinite if the shapes or dtypes differ.
     """

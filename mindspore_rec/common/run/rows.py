@@ -203,7 +203,7 @@ def _finished(rows: np.ndarray, entry: Entry, name: str, first_time: int) -> np.
     limits = (table["max_idle_steps"], table["max_idle_seconds"])
     step, time = table["ages_at"]
     due = np.zeros(len(rows), bool)
-    # The age of a row ends at `step` - 1, which is the last finished step (csrc/policy/eviction.h).
+    # Measure ages at `step` - 1, which is the last finished step (csrc/policy/eviction.h).
     for limit, now, column in zip(
         limits, (step - 1, time), ("last_step", "last_time"), strict=True
     ):

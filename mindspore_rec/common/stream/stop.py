@@ -24,9 +24,9 @@ class StopWhen:
             the first batch that has an event at or after `watermark`.
         idle_seconds: the stream ends after this many seconds, above 0, without a new row. The
             time since the last poll of the topic does not count. The rows read so far become the
-            last batch, which may be small. If only some partitions have
-            new messages, the stream does not read these messages while another partition has the
-            turn. Messages that are not read stay in the topic.
+            last batch, which may be small. If only some partitions have new messages, the stream
+            does not read these messages while another partition has the turn. Messages that are not
+            read stay in the topic.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

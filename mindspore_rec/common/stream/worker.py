@@ -38,11 +38,11 @@ class FeatureWorker:
     Receivers drop repeated messages.
 
     A worker may be restarted with new values of `batch_size`, `turn_messages`, `message_rows` or
-    `full_batch`, or after shards were added. The restarted worker first repeats the messages that
-    were sent after the state was saved, with the old settings. From the next batch on, the worker
-    uses the new settings. Other settings of the source, such as `value_ranges`, may change only if
-    `run` returned normally and no messages must be repeated. The transform may be replaced by a
-    transform that makes the same number of rows from each batch.
+    `full_batch`, or after shards were added. The restarted worker first uses the old settings, and
+    repeats the messages that were sent after the state was saved. From the next batch on, the
+    worker uses the new settings. Other settings of the source, such as `value_ranges`, may change
+    only if `run` returned normally and no messages must be repeated. The transform may be replaced
+    by a transform that makes the same number of rows from each batch.
 
     The source's journal stores decisions that depend on timing (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
