@@ -46,7 +46,7 @@ class Share:
         return np.asarray(_native.owners(np.ascontiguousarray(keys), self.workers) == self.worker)
 
     def overlapping(self, parts: int) -> range:
-        """Return the indexes, in range(parts), of the parts that may contain keys of this share.
+        """Return the indexes, 0 to `parts` - 1, of the parts that may contain keys of this share.
 
         A worker owns one of `workers` equal ranges of hashes.
         """

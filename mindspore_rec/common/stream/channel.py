@@ -194,8 +194,7 @@ class DataSender:
         return dict(zip(_SETTINGS, values, strict=True))
 
     def apply(self, settings: Mapping[str, Any]) -> None:
-        """Use `settings` for the next messages, for example to repeat messages with old
-        settings."""
+        """Use `settings` for the next messages, for example to repeat messages unchanged."""
         self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
 
     def state_dict(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ BEGIN = -1
 
 
 class Sequence(NamedTuple):
-    """Producer of a message, and the message's sequence number for this producer.
+    """Producer, sequence number and epoch of a message.
 
     Args:
         producer: name of the producer.

@@ -120,7 +120,8 @@ class Journal:
         """Append a decision. When `append` returns, the decision is on disk.
 
         Raises:
-            OSError: the decision cannot be written, and is not appended.
+            OSError: the decision could not be written, and the journal does not contain the
+                decision.
         """
         if self._path is not None:
             self._write(self._path, _line(decision))

@@ -35,8 +35,8 @@ class CacheConfig:
     separate Redis keys.
 
     Args:
-        device_rows: number of rows in the device's memory (MindSpore's `vocab_cache_size`), at
-            least the number of unique ids of a batch. Default: no device tier.
+        device_rows: maximum number of rows in the device's memory (MindSpore's `vocab_cache_size`);
+            at least the number of unique ids in a batch. Default: no device tier.
         host_rows: maximum number of rows in host memory; at least the number of unique keys in all
             batches that are read ahead. Default: no limit.
         host_bytes: limit of host memory in bytes, in place of `host_rows`. A row needs the bytes of

@@ -205,8 +205,8 @@ class DenseProgram {
   // kBrief use the same memory.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. Matrices in an area lie one after another.
-  // `column` is the number of floats per row in all matrices before this matrix.
+  // The position of a value's matrix [rows, ld] in the memory of `area`. Matrices in an area lie
+  // one after another. `column` is the number of floats per row in all matrices before this matrix.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;

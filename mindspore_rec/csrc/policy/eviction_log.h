@@ -59,7 +59,7 @@ class EvictionLog {
   }
   bool collecting() const { return collecting_; }
   size_t collected() const { return collected_.size(); }
-  // Append the evictions that were collected since the last call of Take.
+  // Append to `out` the evictions that were collected since the last call of Take.
   void Take(std::vector<EvictedKey>* out) {
     collected_.AppendTo(out);
     collected_.Clear();
