@@ -22,7 +22,7 @@ class SettingsError(ValueError):
 
 
 def from_mapping(kind: type[T], values: Any, path: str = "") -> T:
-    """Return a dataclass made from a mapping, including nested dataclasses.
+    """Make a dataclass, and the dataclasses in its fields, from a mapping.
 
     The type of a field may be bool, int, float, str, Any, Literal, a tuple of one type, a mapping
     from names to one type, a dataclass, or a union of these types with at most one dataclass.

@@ -32,7 +32,9 @@ def check_private(path: Path) -> None:
 
 
 def read_tokens(path: Path) -> list[bytes]:
-    """Return the tokens of a file, one per line. Empty lines and comment lines with # are ignored.
+    """Read a file with one token per line, and return the tokens.
+
+    Empty lines and comment lines with # are ignored.
 
     Raises:
         OSError: the file cannot be read.

@@ -88,7 +88,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the document in a YAML file.
+    """Read a YAML file, and return the document as Python objects.
 
     Raises:
         ValueError: the file cannot be read, or `parse_yaml` refuses the file's text. The message

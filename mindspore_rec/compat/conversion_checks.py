@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before a conversion, find features that tables lack, and other code that uses the weights."""
+"""Find what prevents a conversion: features that tables lack, and other uses of the weights."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def cells_outside(net: nn.Cell) -> list[nn.Cell]:
 
 
 def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
-    """Warn of optimizers, and of cells outside the network, that still use the old weights."""
+    """Warn if optimizers, or cells outside the network, still use the old weights."""
     old = {id(target.cell) for target in targets}
     identities = {id(target.weight) for target in targets} | old
     users = set()
@@ -176,7 +176,7 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Discard compiled graphs of a network, and of outside cells that use the network's cells."""
+    """Discard compiled graphs of a network, and of outside cells that contain network cells."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

@@ -29,8 +29,8 @@ def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
         keep_weights: True to start rows with the values of the weights.
 
     Raises:
-        ValueError: the config has a name, a `vocab_size`, or an initializer that has no effect
-            because the rows start with the weights.
+        ValueError: the config has a name or a `vocab_size`; or `kind` is 'static', `keep_weights`
+            is True, and the config has an initializer, which would have no effect.
 
     Example:
         >>> check_template(TableConfig(8), "hash", True)

@@ -95,7 +95,7 @@ def _walk(cell: nn.Cell, path: str, above: tuple[nn.Cell, ...]) -> Iterator[tupl
 
 
 def find_stacks(net: nn.Cell) -> dict[str, nn.SequentialCell]:
-    """Return a dict from path to stack, for each stack of dense layers that can be fused.
+    """Find the stacks of dense layers that can be fused, and return a dict from path to stack.
 
     The result excludes stacks inside a layer that already runs as one operator.
     """

@@ -82,8 +82,8 @@ def convert(
         min_size: embeddings with fewer rows are not converted. Default: no minimum.
         predicate: function that takes a path and a cell, and returns True if the embedding is to be
             converted. Default: any.
-        kind: 'hash': a `HashEmbeddingLookup`, whose table accepts any id and grows; 'static': an
-            `EmbeddingLookup` over the same vocabulary.
+        kind: 'hash' makes a `HashEmbeddingLookup`, whose table accepts any id and grows. 'static'
+            makes an `EmbeddingLookup` with the old vocabulary.
         key_dtype: key dtype of a hash table, `int32` or `int64`; an int32 table refuses int64 ids.
         keep_weights: if True, rows start with the values of the weights; if False, rows start with
             the value of `param_init`.

@@ -17,11 +17,11 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     If the function is passed to a Dataset's `apply`, the threads of the Dataset run the function
     while the network trains. The function can also be called directly with a batch, a dict or a
     tuple of arrays. The first outputs are the keys of each feature, under the feature's name and in
-    the order of the specs. If a feature is the timestamp, the next output is the batch's event
-    time, int64 `[1]`, under the feature's name. The last outputs are the columns that no feature
-    reads. If the label is the last column of a batch, the label is also the last output.
-    `FeatureBatches` converts batches in the same way and also sets the tables' event time. The
-    function is a `FeaturePipeline(specs, keep_rest=True)` whose outputs include the event time.
+    the order of the specs. If a feature is the timestamp, the output after the keys is the event
+    time of the batch, int64 `[1]`, under the name of the feature. The last outputs are the columns
+    that no feature reads. If the label is the last column of a batch, the label is also the last
+    output. `FeatureBatches` converts batches in the same way and also sets the tables' event time.
+    The function is a `FeaturePipeline(specs, keep_rest=True)` whose outputs include the event time.
 
     Args:
         specs: FeatureSpec objects for the features of a batch; or a FeaturePipeline. With a
@@ -31,10 +31,10 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
             names the replacement.
 
     Returns:
-        The function. The function raises ValueError or TypeError, with the feature's name, if a
-        column is missing, values are neither integers nor strings, features differ in length, or
-        times are not seconds since 1970. If a Dataset calls the function, the Dataset raises a
-        RuntimeError with the function's message.
+        The function. The function raises ValueError or TypeError if a column is missing, values are
+        neither integers nor strings, features differ in length, or times are not seconds since
+        1970. The error message names the feature. If a Dataset calls the function, the Dataset
+        raises a RuntimeError with the function's message.
 
     Raises:
         TypeError: `specs` is not a FeatureSpec, an iterable of FeatureSpec objects or a

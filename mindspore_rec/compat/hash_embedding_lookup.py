@@ -65,9 +65,9 @@ class HashEmbeddingLookup(TableLookup):
         unknown_value: value that lookups return for an id without a row (`TableConfig`).
         serving_unknown_value: value that lookups in evaluation return for an id without a row
             (`TableConfig`).
-        faae_coefficient: weight, 1 to 2**20, of one occurrence of an id in this lookup, for
-            admission and for eviction by frequency. "faae" is short for "feature admission and
-            eviction" in Rec SDK. Default: 1.
+        faae_coefficient: number, 1 to 2**20, by which an occurrence of an id in this lookup
+            increases the count of the id. Admission, and eviction by frequency, use the count.
+            "faae" is short for "feature admission and eviction" in Rec SDK. Default: 1.
         cache: the tiers of the rows, a `CacheConfig`. Default: all rows in host memory.
         config: a `TableConfig`, in place of the arguments above that describe the table.
             `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` describe the lookup,

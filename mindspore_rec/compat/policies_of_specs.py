@@ -45,7 +45,7 @@ def check_policies(
 def policies_of_specs(
     specs: Any, table_name: str, admission: Admission | None, eviction: Eviction | None
 ) -> tuple[Admission | None, Eviction | None]:
-    """Return a table's policies; a missing policy is made from the thresholds of the features.
+    """Return a table's policies. A policy that is None is made from the features' thresholds.
 
     Args:
         specs: features of the batch, which may include features of other tables.

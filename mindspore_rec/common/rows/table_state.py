@@ -140,7 +140,7 @@ class TableState(NativeAccess):
     def export_counters(self) -> dict[str, np.ndarray]:
         """Return counters of keys without a row: `keys`, `counts`, `last_steps` and `last_times`.
 
-        The arrays are empty if the table counts by a sketch or does not count.
+        The arrays are empty if the table counts with a sketch (`export_sketch`) or does not count.
         """
         return self._synchronised().export_counters()
 

@@ -105,7 +105,7 @@ class _Header(NamedTuple):
 
 
 def _arrays(kind: pa.DataType, width: int) -> Iterator[tuple[int, int]]:
-    """Yield the values per row, and the bytes per value, of each array of a column.
+    """For each array of a column, yield the values per row and the bytes per value.
 
     An array of lists has no values, so its bytes per value are 0.
     """
@@ -118,7 +118,7 @@ def _arrays(kind: pa.DataType, width: int) -> Iterator[tuple[int, int]]:
 
 
 def _fits(header: _Header, layout: Sequence[tuple[int, int]]) -> bool:
-    """Return True if a batch has the arrays of `layout`, all without nulls and within the body."""
+    """Return True if a batch's body contains the arrays of `layout`, and no array has nulls."""
     sizes = []  # fewest bytes of each buffer
     for width, number in layout:
         sizes += [0, header.rows * width * number] if number else [0]  # the first: validity
@@ -220,7 +220,7 @@ def _integer(data: bytes, table: int, number: int) -> int:
 
 
 def _pairs(data: bytes, table: int, number: int) -> list[tuple[int, int]]:
-    """Return the elements of a vector, each of two numbers of 64 bits."""
+    """Return a vector whose elements are pairs of 64-bit integers."""
     at, count = _vector(data, table, number)
     if count > len(data) // 16:
         raise ValueError("a vector is longer than its message")

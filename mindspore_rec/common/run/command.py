@@ -208,9 +208,9 @@ def _verify(checkpoints: list[Entry]) -> int:
 
 
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
-    """Return True if the command compares the digests of checkpoint `i`.
+    """Return True if the command checks the digests of checkpoint `i`.
 
-    The command compares the digests of full checkpoints and of the last checkpoint. A comparison of
+    The command checks the digests of each full checkpoint and of the last checkpoint. A check of
     digests reads all rows of the state. If a full checkpoint was merged from deltas, its digests
     also cover these deltas.
     """

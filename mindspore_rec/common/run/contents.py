@@ -30,7 +30,7 @@ _INT32 = (-(1 << 31), (1 << 31) - 1)
 def check_contents(
     directory: Path, manifest: dict[str, Any], names: Container[str] | None = None
 ) -> None:
-    """Check the files' contents against the manifest, except the values and states of rows.
+    """Check the contents of files against the manifest, but not the values and states of rows.
 
     Args:
         directory: directory of the checkpoint. The files must have the sizes in the manifest.

@@ -57,7 +57,7 @@ def take_counters(table: HostTable) -> Counters:
 
 
 def write_counters(counters: Counters, path: Path) -> str | None:
-    """Write counters to `path` plus a suffix. Return the file's name, or None without counters."""
+    """Write counters to `path` plus a suffix. Return the file's name; None for no counters."""
     if counters is None:
         return None
     if isinstance(counters, bytes):

@@ -22,8 +22,9 @@ class TableDifference:
     """Comparison of a table in two states: the numbers of equal and of different rows.
 
     Attributes:
-        only_first, only_second: number of rows whose key the other state lacks.
-        changed: number of rows that are in both states and whose bits differ.
+        only_first, only_second: number of rows whose key is only in the first state, or only in the
+            second state.
+        changed: number of rows that are in both states, but differ in at least one bit.
         same: number of rows that are identical in both states, bit for bit.
         largest: greatest absolute difference of a value.
     """
@@ -41,9 +42,10 @@ class Difference:
 
     Attributes:
         tables: dict from table name to differences, for each table that is in both states.
-        only_first, only_second: names of the tables and parameters that the other state lacks.
-        dense: dict from name to greatest absolute difference, for each parameter that differs. The
-            difference is infinite if the shapes or dtypes differ.
+        only_first, only_second: names of the tables and parameters that are only in the first
+            state, or only in the second state.
+        dense: greatest absolute difference of each dense parameter that differs, by the parameter's
+            name. The difference is infinite if the shapes or dtypes differ.
     """
 
     tables: dict[str, TableDifference] = field(default_factory=dict)

@@ -62,7 +62,7 @@ def table_digest_at(
         chain: checkpoints from `newest_chain`.
         name: name of the table.
         numbers: type of the numbers in the rows: 'float32', 'int8' or 'int4'. Default: None, which
-            means the type that the manifest's digest refers to.
+            means the type for which the digest in the manifest was computed.
         parts: number of parts, 1 to 65,536. Default: 1.
 
     Raises:

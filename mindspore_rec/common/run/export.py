@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export a table's rows in one state to a file that other tools can read."""
+"""Write the rows that a table has in a given state to a file that other tools can read."""
 
 from __future__ import annotations
 

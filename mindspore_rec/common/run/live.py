@@ -79,8 +79,8 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
             server.
 
     Raises:
-        CheckpointError: a file is damaged, or the server has another run or another state than the
-            checkpoints.
+        CheckpointError: a file is damaged, or the run or the state differs between the server and
+            the checkpoints.
         OSError: the server does not answer, or answers with an error.
         ValueError: the answer is malformed, or the checkpoints up to the server's version were
             deleted.

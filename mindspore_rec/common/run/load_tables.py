@@ -55,7 +55,7 @@ def load_tables(
 def check_whole_rows(
     names: Sequence[str], chain: Sequence[Entry], shares: TableShares | None = None
 ) -> None:
-    """Raise CheckpointError if the rows of a table in a chain do not fit together."""
+    """Raise CheckpointError if a table's rows differ in form between checkpoints of a chain."""
     for name in names:
         check_alike(chain, name)
         if len({dtype_of(entry, name) for entry in chain}) > 1:

@@ -98,7 +98,7 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_beside(directory: Path) -> None:
-    """Remove a directory that does not have its final name, if the parent directory can be synced.
+    """Remove a directory with a temporary name, if the parent directory can be synced.
 
     If the parent directory cannot be synced, the directory is kept with all its files. A power loss
     may then undo the last rename, and the directory would reappear under the new name. The next
@@ -141,7 +141,7 @@ def describe_files(directory: Path) -> dict[str, Any]:
 def write_manifest(
     directory: Path, fields: dict[str, Any], files: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write a manifest of `fields` and of the directory's files, and return the whole manifest.
+    """Write a manifest with `fields` and the entries of the files, and return the whole manifest.
 
     Args:
         directory: directory that contains the checkpoint's files.

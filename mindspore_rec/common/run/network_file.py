@@ -58,16 +58,17 @@ class Lookup:
 
     Attributes:
         result: the input through which the ONNX model receives the looked-up rows.
-        ids: name of the tensor that contains the keys: an input of the network, or an output of the
-            model `ids`.
-        tables: names of the lookup's tables: one table, or one table for each column of the ids.
+        ids: name of the tensor that contains the keys. The tensor is an input of the network or an
+            output of the model `ids`.
+        tables: names of the lookup's tables. There is one table in total, or one table for each
+            column of the ids.
         padding_key: id whose row is zeros; None without a padding key.
         combiner: 'sum', 'mean' or 'sqrtn' combines the rows of each bag to one row; with None, the
             result has one row for each id.
         grouped: True if `tables` has one table for each column of the ids.
-        offsets: name of the tensor that contains the first position of each bag in the ids `[N]`:
-            an input of the network, or an output of the model `ids`. None if ids are `[B, L]` and
-            each row is a bag.
+        offsets: name of the tensor of offsets, which are the first positions of the bags in the ids
+            `[N]`. The tensor is an input of the network or an output of the model `ids`. None if
+            ids are `[B, L]` and each row is a bag.
         weights: name of the network's input that contains the weight of each id; None if all
             weights are 1.
     """

@@ -59,7 +59,7 @@ def to_quantised_batch(rows: np.ndarray, numbers: str) -> pa.RecordBatch:
 
 
 def read_quantized(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys, int64 `[n]`, and values, float32 `[n, dim]`, of a quantized file.
+    """Read a quantized file, and return the keys (int64 `[n]`) and the values (float32 `[n, dim]`).
 
     Args:
         path: a `.parquet` or `.arrow` file that `export --rows int8` or `int4` wrote.

@@ -2,12 +2,12 @@
 """Arrow types in files: float32, halffloat for float16, extension types for bfloat16 and int8.
 
 In a structured array, a column of bfloat16 is uint16, the upper half of a float32. In a file, a
-column of bfloat16 has the Arrow extension type `mindspore_rec.bfloat16` over fixed-size lists of
-uint16. Programs that do not know the extension type read the column as lists.
+column of bfloat16 has the Arrow extension type `mindspore_rec.bfloat16`, whose storage type is
+fixed-size lists of uint16. Programs that do not know the extension type read the column as lists.
 
 Published runs for serving may have rows of int8. A row of int8 is an array of uint8: a scale and an
 offset of float16, then the codes (`common/rows/quantise.py`). In a file, a column of int8 rows has
-the Arrow extension type `mindspore_rec.int8` over fixed-size lists of uint8.
+the Arrow extension type `mindspore_rec.int8`, whose storage type is fixed-size lists of uint8.
 
 Rows may also have a frequency or score: a float32 after the optimizer state. In a table with
 frequencies or scores, the optimizer state is also stored as float32.
@@ -122,7 +122,7 @@ def array_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def flat_of(column: pa.Array) -> np.ndarray:
-    """Return all numbers in an array of rows, `[rows * width]`."""
+    """Return the numbers of all rows as a flat array `[rows * width]`."""
     lists = column.storage if isinstance(column, pa.ExtensionArray) else column
     return np.asarray(lists.flatten().to_numpy())
 

@@ -71,7 +71,7 @@ def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarr
 
 
 def table_columns(entry: Entry, name: str) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the rows of a checkpoint in any order, as dicts of arrays from `read_columns`."""
+    """Yield the rows of a checkpoint, as dicts of arrays, in any order (see `read_columns`)."""
     table, dtype = table_entry(entry, name), dtype_of(entry, name)
     for part in parts_of(table):
         yield from read_columns(entry.path / part["file"], dtype, part["rows"], legal_keys(table))
@@ -101,7 +101,7 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
     """Check that a table's shape and key dtype are the same in all checkpoints of a chain.
 
     Raises:
-        CheckpointError: the shapes or the kinds of keys differ.
+        CheckpointError: two checkpoints have different shapes or key dtypes for the table.
     """
     first, *others = chain
     for entry in others:
@@ -188,7 +188,7 @@ def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def _first_time(chain: Sequence[Entry], name: str) -> int:
-    """Return the first event time if it was set after the full checkpoint; otherwise, return 0."""
+    """Return the first event time. Return 0 if the full checkpoint already has an event time."""
     if table_entry(chain[0], name)["event_time"] != 0:
         return 0
     times = (table_entry(entry, name)["first_time"] for entry in chain)
@@ -203,7 +203,7 @@ def _finished(rows: np.ndarray, entry: Entry, name: str, first_time: int) -> np.
     limits = (table["max_idle_steps"], table["max_idle_seconds"])
     step, time = table["ages_at"]
     due = np.zeros(len(rows), bool)
-    # Measure ages from `step` - 1, the last finished step (csrc/policy/eviction.h).
+    # Measure ages at `step` - 1, which is the last finished step (csrc/policy/eviction.h).
     for limit, now, column in zip(
         limits, (step - 1, time), ("last_step", "last_time"), strict=True
     ):

@@ -46,7 +46,7 @@ class Share:
         return np.asarray(_native.owners(np.ascontiguousarray(keys), self.workers) == self.worker)
 
     def overlapping(self, parts: int) -> range:
-        """Return the indexes, in range(parts), of the parts that may contain keys of this share.
+        """Return the indexes, 0 to `parts` - 1, of the parts that may contain keys of this share.
 
         A worker owns one of `workers` equal ranges of hashes.
         """
@@ -63,7 +63,7 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Shares:
-    """For each table, the keys of one worker, as determined by the table's placement.
+    """One worker's share of the keys of each table. The share depends on the table's placement.
 
     Attributes:
         worker: index of the worker, from 0.
@@ -121,12 +121,12 @@ def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If one worker wrote the checkpoint, the
-    table's entry is the table's only part.
+    list contains only `table` itself.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)
 
 
 def total(table: dict[str, Any], what: str) -> int:
-    """Return the sum of an entry, 'rows' or 'deleted_rows', over all parts of a table."""
+    """Return the sum of a number, 'rows' or 'deleted_rows', over all parts of a table."""
     return sum(part.get(what, 0) for part in parts_of(table))

@@ -2,8 +2,8 @@
 """Join the sketches of several workers into the sketch of all keys or of a share of the keys.
 
 A worker counts only its own keys. A sketch consists of blocks. Some bits of a key's hash select
-both the block that counts the key and the worker that owns the key. The hash values are divided
-into equal ranges among the blocks, and into equal ranges among the workers. Every worker counts in
+both the block that counts the key and the worker that owns the key. The hashes are divided into
+equal ranges twice: one range for each block, and one range for each worker. Every worker counts in
 a separate range of blocks, so the sum of all workers' sketches equals the sketch of a job of one
 worker. Only a block on the boundary between two workers counts keys of both workers. If the number
 of blocks is a multiple of the number of workers, every block belongs to one worker. If a block is

@@ -166,7 +166,7 @@ def own_rows(arrays: Arrays, share: Share) -> Arrays:
 
 
 def write_rows(parts: Iterable[np.ndarray], dtype: np.dtype, path: Path) -> int:
-    """Write rows that arrive in parts, sorted by key; return the number of rows."""
+    """Write rows, which arrive in parts and in the order of keys. Return the number of rows."""
     schema = _schema(dtype)
     written = 0
     rest = np.empty(0, dtype)
@@ -223,7 +223,7 @@ def _structured(batch: pa.RecordBatch, dtype: np.dtype) -> np.ndarray:
 def read_columns(
     path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS
 ) -> Iterator[Arrays]:
-    """Yield a file's rows without optimizer state, as arguments of `import_rows`.
+    """Yield the rows of a file, without optimizer states, as dicts of arguments for `import_rows`.
 
     If a column's numbers are float32 in the file, its array is a view of Arrow's record batch.
 

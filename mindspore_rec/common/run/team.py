@@ -114,7 +114,8 @@ class Team:
     def told(self, work: Callable[[], T]) -> T:
         """On worker 0, call a fast function that never raises; return the result on every worker.
 
-        `told` sends only one message, and starts no thread even if `patient` is True.
+        Each worker sends one message. No thread is started, even if the team was made with
+        `patient=True`.
         """
         mine = work() if self.worker == 0 else None
         told = [mine] if self._channel is None else _gathered(self._channel, mine)

@@ -165,7 +165,7 @@ class BatchSource(ABC):
         return None
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the position in the data, a dict of JSON values that contains `batches`.
+        """Return the position in the data, as a JSON dict with an entry `batches`.
 
         Args:
             batches: number of the batch after which the state is returned. `batches` is required if
@@ -191,7 +191,7 @@ class BatchSource(ABC):
         return []
 
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
-        """Mark the first `passes` passes as read, for data whose order differs from pass to pass.
+        """Mark the first `passes` passes as read.
 
         A training that resumes in a later pass first calls `skip_passes`, and then reads its first
         batch. By default, `skip_passes` does nothing. Override `skip_passes` if the order differs
@@ -212,7 +212,7 @@ class BatchSource(ABC):
     def learns(self) -> bool:
         """True if reading a batch changes learned statistics.
 
-        Only a training should read a source that learns.
+        If `learns` is True, read the source only for training.
         """
         return False
 
@@ -222,8 +222,8 @@ class BatchSource(ABC):
         """Return a source that yields one worker's share of the data.
 
         A training with several workers calls `split_by_worker` on each worker, before the first
-        batch. Each row of the data is in exactly one share. `split_by_worker` may restrict this
-        source to the worker's share and return this source itself.
+        batch. Each row of the data is in exactly one share. Instead of returning a new source,
+        `split_by_worker` may limit this source to the worker's share and return this source.
 
         Args:
             worker: index of the worker, from 0.
@@ -268,9 +268,9 @@ class BatchWrapper(BatchSource):
 
     Args:
         source: source whose batches are changed.
-        learner: object that learns when the wrapper's method `change` processes a batch. The
-            learner has the methods `state_dict` and `load_state_dict`. The learner's state after
-            each batch is part of the wrapper's state. Default: None.
+        learner: object whose state changes when the wrapper's method `change` processes a batch.
+            The learner has the methods `state_dict` and `load_state_dict`. The learner's state
+            after each batch is part of the wrapper's state. Default: None.
 
     Attributes:
         source: source whose batches are changed.

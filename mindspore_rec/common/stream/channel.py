@@ -170,7 +170,7 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """Log of the claims on this sender's name, in a topic with the suffix ".workers"."""
+        """Log in which workers claim this sender's name. The topic's name ends with ".workers"."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):
@@ -194,7 +194,7 @@ class DataSender:
         return dict(zip(_SETTINGS, values, strict=True))
 
     def apply(self, settings: Mapping[str, Any]) -> None:
-        """Set the settings of the next messages, for example to repeat earlier messages."""
+        """Use `settings` for the next messages, for example to repeat messages unchanged."""
         self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
 
     def state_dict(self) -> dict[str, Any]:
@@ -243,7 +243,7 @@ class DataSender:
         return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:
-        """Return this sender's greatest message number in `state` or in the channel, or -1."""
+        """Return this sender's greatest sequence number in `state` and in the channel, or -1."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
         last = last_number(self._open_reader(), self.sender_name, begins)

@@ -164,7 +164,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def reads_on(self) -> bool:
-        """True: after an exception, the stream keeps the rows of the unfinished batch."""
+        """True, because the stream keeps the rows of the unfinished batch after an exception."""
         return True
 
     @property
@@ -225,10 +225,10 @@ class StreamingDataset(BatchSource):
         return self.source.stop_reason
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the position in the stream and the transform's state as JSON values.
+        """Return a JSON dict that contains the position in the stream and the transform's state.
 
         Args:
-            batches: number of batches, over all runs, after which the state is returned. The states
+            batches: return the state after this many batches, counted over all runs. The states
                 after the last 1024 batches are kept. Default: None, which means the state after the
                 last batch.
 

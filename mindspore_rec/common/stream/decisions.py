@@ -108,7 +108,7 @@ class Decisions:
         """Store decisions in a file from now on; prevent other processes from writing to the file.
 
         Args:
-            path: path of the file. The path is ignored if the journal is on disk already.
+            path: file to write; ignored if the journal is already on disk.
             check: as for `Journal.taken_over`.
             decides: True if the stream may make decisions.
 
@@ -231,8 +231,8 @@ class Decisions:
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The journal that belongs to the loaded state was lost. The journal may contain decisions
-        # that are older than the loaded state, so count these decisions.
+        # The journal that belongs to the loaded state was lost. Count the present journal's
+        # decisions that are older than the loaded state.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:
@@ -249,12 +249,12 @@ class Decisions:
     def state_ahead(self) -> dict[str, Any]:
         """Return the state's entry for decisions that are not in effect yet.
 
-        The dict is empty if there are none.
+        If all decisions are in effect, the dict is empty.
         """
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position, which the interleaver `order` has already loaded."""
+        """Continue from a saved state. Load the state into the interleaver `order` first."""
         self._saved = int(state["decisions"])
         self._saved_added = int(state.get("decisions_added", 0))
         self._saved_checksum = state.get("decisions_crc32")

@@ -39,8 +39,8 @@ class Fetcher:
             column.
         interleaver: interleaver to which the thread adds blocks, under the lock of `changed`.
         changed: `threading.Condition` that is notified after each new block and after an error.
-        sequence_of: function that returns the producer and the sequence number of a message; None
-            if messages have no sequence numbers.
+        sequence_of: function that takes a message and returns the producer and the sequence number;
+            or None instead of a function, if messages have no sequence numbers.
         first_ends: for each partition, the end offset when reading begins.
         watch: object that detects new partitions. The thread also reads the new partitions.
 
@@ -134,7 +134,7 @@ class Fetcher:
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
         # Seek to the offset after the last polled message of each partition. After the seek, the
-        # client records again which offsets it skips after the polled messages.
+        # client again records which offsets it skips.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 
@@ -167,7 +167,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Return the number of removed messages directly before each message.
+        """For each message, return the number of messages that were removed directly before it.
 
         Return None if no message was removed.
         """

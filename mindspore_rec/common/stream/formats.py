@@ -329,7 +329,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _are_empty_lists(kind: pa.DataType) -> bool:
-    """Return True if `kind` is a list of Arrow's null type. Lists without values have this type."""
+    """Return True if `kind` is a list of Arrow's null type, which is the type of empty lists."""
     return _is_list(kind) and bool(pa.types.is_null(kind.value_type))
 
 

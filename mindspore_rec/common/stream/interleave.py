@@ -28,7 +28,7 @@ BEGIN = -1
 
 
 class Sequence(NamedTuple):
-    """Producer of a message, and the message's sequence number for this producer.
+    """Producer, sequence number and epoch of a message.
 
     Args:
         producer: name of the producer.
@@ -73,8 +73,8 @@ class Block:
             message is a duplicate if its producer has already sent the same or a greater sequence
             number.
         size: number of bytes that the block adds to `waiting_bytes`.
-        missing: number of messages that the log removed directly before each message. Default:
-            none.
+        missing: for each message, the number of removed messages directly in front of the message.
+            Default: None, which means that no message was removed.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ class Interleaver:
         idle: partitions that take no turns.
         taken: number of messages that all runs of the stream have taken.
         last: for each partition and producer, the last taken sequence number.
-        duplicates: number of messages that were skipped because they were repeated. A message is
-            repeated if a message of the same producer, with the same or a greater sequence number,
-            has been taken from the partition.
+        duplicates: number of messages that were skipped because they were repeated. A message
+            counts as repeated if the partition already returned a message of the same producer with
+            the same or a greater sequence number.
         epochs: for each partition and producer, the greatest epoch so far.
         outdated: number of messages that were skipped because their producer was replaced.
         missing: number of messages that were removed from the log before the stream could take
@@ -196,7 +196,7 @@ class Interleaver:
 
     @property
     def row(self) -> int:
-        """Number of rows already taken from the next message of the partition that has the turn."""
+        """Number of rows already taken from the current partition's next message."""
         return self._begun.get(self.partitions[self._at], 0)
 
     @row.setter

@@ -29,9 +29,9 @@ class Interruption:
     Outside the main thread, where Python delivers no signals, the context changes nothing.
 
     MindSpore 2.10 installs its own SIGINT handler with every graph that it compiles or runs, and
-    leaves the handler installed. MindSpore's handler sends SIGTERM to the process, and does not
-    replace the SIGTERM handler. Because of MindSpore's handler, this class treats a SIGTERM during
-    a step like SIGINT, and `restore` reinstalls the SIGINT handler after the step.
+    leaves the handler installed. MindSpore's SIGINT handler only sends SIGTERM to the process; the
+    SIGTERM handler stays as it was. Because of MindSpore's handler, this class treats a SIGTERM
+    during a step like SIGINT, and `restore` reinstalls the SIGINT handler after the step.
 
     Args:
         work: name of the unfinished work, for the message that is printed after the first signal

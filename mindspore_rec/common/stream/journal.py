@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal: stored decisions that depended on timing, so that a restarted stream repeats them."""
+"""Journal: stores decisions that depended on timing; a restarted stream repeats the decisions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Decision(NamedTuple):
 
 
 class Journal:
-    """List of decisions in order. Each decision is on disk before it takes effect.
+    """List of decisions, from the first to the last.
+
+    Each decision is on disk before it takes effect.
 
     By default, a stream's batches do not depend on timing, so the stream only makes decisions that
     add partitions.
@@ -89,7 +91,7 @@ class Journal:
             self._sync_name(path)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
-        """Return the journal in which one of several workers stores decisions on its partitions.
+        """Return the journal for decisions about the partitions of one worker.
 
         Args:
             worker: index of the worker, from 0.
@@ -118,7 +120,8 @@ class Journal:
         """Append a decision. When `append` returns, the decision is on disk.
 
         Raises:
-            OSError: the decision cannot be written, and is not appended.
+            OSError: the decision could not be written, and the journal does not contain the
+                decision.
         """
         if self._path is not None:
             self._write(self._path, _line(decision))

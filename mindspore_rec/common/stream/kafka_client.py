@@ -97,7 +97,7 @@ class KafkaClient:
         return {p: (first[place], last[place]) for p, place in zip(partitions, places, strict=True)}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Read the partitions in `offsets` from their offsets on."""
+        """Read each partition in `offsets` from the given offset on."""
         self._consumer.resume(*map(self._place, self._paused))  # or they stay paused
         self._assigned = sorted(offsets)
         self._paused = set()

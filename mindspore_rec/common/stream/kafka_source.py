@@ -40,8 +40,9 @@ class KafkaSource(StreamSource):
         schema: Arrow schema with the columns of a row, or a `Schema`. If a value does not fit a
             `Schema`, its message is bad, and the dead letter's reason names the column, the row and
             the value. The `Schema` decides the types of JSON and TSV messages; for Arrow messages,
-            the first message that fits the `Schema` decides the types. None is legal only for
-            "arrow", and means the columns of the first message.
+            the first message that fits the `Schema` decides the types. If `format` is "arrow",
+            `schema` may be None; the first message then determines the columns. If `format` is
+            "tsv" or "json", `schema` is required.
         format: "arrow" if a message is an Arrow IPC stream (see `pack`), "tsv" or "json" if a
             message is one or more lines (default "arrow"). A `Format` object is legal too, and
             requires that `schema` is None.

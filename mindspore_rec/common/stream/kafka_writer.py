@@ -20,8 +20,7 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# If kafka-python drops a message because of an error in _PASSING, the writer may send the message
-# again.
+# Names of kafka-python errors after which the writer may send a dropped message again.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",
@@ -50,9 +49,9 @@ class KafkaWriter:
     if no message is confirmed for `stall_seconds`, the writer makes a new producer. The new
     producer sends all unconfirmed messages in their original order. Some unconfirmed messages may
     already be in the log. Readers such as `DataReceiver` detect repeated messages by the numbers
-    that the sender adds. For readers that do not detect repeated messages, `still_missing` returns
-    the messages that the log does not have yet. The writer never skips a message, because the log
-    would then have a gap.
+    that the sender adds. If the readers do not detect repeated messages, pass `still_missing`, so
+    that only messages missing in the log are sent again. The writer never skips a message, because
+    the log would then have a gap.
 
     `send` waits while 64 MiB of messages are in flight, because kafka-python's producer does not
     limit the messages in flight.
@@ -60,10 +59,10 @@ class KafkaWriter:
     Args:
         brokers: "host:port", or several addresses.
         options: further settings of `kafka.KafkaProducer`.
-        stall_seconds: seconds without a confirmation after which the producer is replaced, above 0
+        stall_seconds: replace the producer after this many seconds without a confirmation; above 0
             (default 20).
-        give_up_seconds: seconds without a confirmation after which the writer raises an error,
-            above 0 (default 120).
+        give_up_seconds: raise an error after this many seconds without a confirmation; above 0
+            (default 120).
         still_missing: function that takes a list of unconfirmed messages, and returns the messages
             that are not in the log. Default: None, which means that all unconfirmed messages are
             sent again.

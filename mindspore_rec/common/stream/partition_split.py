@@ -120,7 +120,7 @@ def state_of(
 def state_of_partitions(
     partitions: Sequence[int], states: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the state from which a stream that reads `partitions` resumes.
+    """Return a state from which a stream over `partitions` can resume.
 
     The counts of all partitions become part of the state of the worker that reads the first
     partition.
@@ -130,8 +130,8 @@ def state_of_partitions(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: a partition is in none of the states, or the states cannot be merged although a
-            partition moves to another worker.
+        ValueError: a partition is in none of the states; or a partition moves to another worker,
+            and the states cannot be merged.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):

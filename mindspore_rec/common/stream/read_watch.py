@@ -38,8 +38,8 @@ class ReadGivenUpError(Exception):
 class ReadLaterError(Exception):
     """Error that interrupts a wait for messages; the reader can request the same batch later.
 
-    The stream keeps the rows of the unfinished batch. Raise ReadLaterError only for a source with
-    `reads_on`.
+    The stream keeps the rows of the unfinished batch. Raise ReadLaterError only if the `reads_on`
+    attribute of the source is True.
     """
 
 
@@ -76,7 +76,7 @@ class ReadWatch:
 
 @contextmanager
 def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Inside the context, mark all reads of this thread as reads for the training.
+    """Return a context in which all reads of this thread count as reads by the training.
 
     Args:
         on_wait: function that a stream calls several times per second while it waits for messages.

@@ -47,7 +47,7 @@ def schema_format(name: str, schema: Schema, types: pa.Schema | None = None) -> 
 
 
 def message_types(schema: Schema, format: str) -> pa.Schema:
-    """Return the names and Arrow types of the columns in messages of text lines.
+    """Return the columns (names and Arrow types) of messages that consist of lines of text.
 
     Args:
         schema: the schema.
@@ -126,7 +126,7 @@ class _SchemaArrowFormat(ArrowFormat):
         return pa.schema([self._typed(field) for field in rows.schema])
 
     def _typed(self, field: pa.Field) -> pa.Field:
-        """Return a column's field; a column of empty lists gets its type from the schema."""
+        """Return a column's field, with the type from the schema if all lists are empty."""
         kind, column = field.type, self._columns.column(field.name)
         is_empty = pa.types.is_list(kind) and pa.types.is_null(kind.value_type)
         is_known = column.kind in ("list", "history") and column.values not in (None, "key")

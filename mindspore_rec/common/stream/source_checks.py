@@ -36,7 +36,7 @@ def check_partitions(wanted: Sequence[int] | None, there: list[int], topic: str)
 
 
 def check_start(start: Any, partitions: list[int]) -> Any:
-    """Check the argument `start`, and return its value."""
+    """Check and return the argument `start`."""
     if isinstance(start, Mapping):
         if sorted(start) != partitions:
             raise ValueError(f"start must have an offset for each of {partitions}, got {start}")

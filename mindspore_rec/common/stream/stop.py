@@ -17,13 +17,13 @@ class StopWhen:
     """Conditions that end a stream. The first condition that is met ends the stream.
 
     Args:
-        batches: number of batches of this run, at least 1.
-        seconds: maximum seconds since the first batch was requested, above 0. Rows of an incomplete
-            batch are not returned and stay in the topic.
+        batches: the stream ends after this many batches of the present run, at least 1.
+        seconds: the stream ends after this many seconds, above 0, counted from the request for the
+            first batch. Rows of an incomplete batch are not returned and stay in the topic.
         watermark: event time, in seconds since 1970, that ends the stream. The stream ends after
             the first batch that has an event at or after `watermark`.
         idle_seconds: the stream ends after this many seconds, above 0, without a new row. The
-            seconds are measured up to the newest poll of the topic. The rows read so far become the
+            time since the last poll of the topic does not count. The rows read so far become the
             last batch, which may be small. If only some partitions have new messages, the stream
             does not read these messages while another partition has the turn. Messages that are not
             read stay in the topic.

@@ -38,8 +38,8 @@ class FeatureWorker:
     Receivers drop repeated messages.
 
     A worker may be restarted with new values of `batch_size`, `turn_messages`, `message_rows` or
-    `full_batch`, or after shards were added. A worker with new settings first uses the old settings
-    to repeat the messages that were sent after the state was saved. From the next batch on, the
+    `full_batch`, or after shards were added. The restarted worker first uses the old settings, and
+    repeats the messages that were sent after the state was saved. From the next batch on, the
     worker uses the new settings. Other settings of the source, such as `value_ranges`, may change
     only if `run` returned normally and no messages must be repeated. The transform may be replaced
     by a transform that makes the same number of rows from each batch.
@@ -367,7 +367,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _remove_partials(path: Path) -> None:
-    """Remove the partial files of `path` that earlier workers left."""
+    """Remove the incomplete copies of the file `path` that earlier workers left."""
     names = re.compile(rf"\.{re.escape(path.name)}(\.[0-9a-f]{{32}})?\.partial")
     for name in os.listdir(path.parent):
         if names.fullmatch(name):

@@ -35,10 +35,10 @@ class CacheConfig:
     separate Redis keys.
 
     Args:
-        device_rows: number of rows in the device's memory (MindSpore's `vocab_cache_size`), at
-            least the number of unique ids of a batch. Default: no device tier.
-        host_rows: number of rows in host memory, at least the number of unique keys of the batches
-            that are read ahead. Default: no limit.
+        device_rows: maximum number of rows in the device's memory (MindSpore's `vocab_cache_size`);
+            at least the number of unique ids in a batch. Default: no device tier.
+        host_rows: maximum number of rows in host memory; at least the number of unique keys in all
+            batches that are read ahead. Default: no limit.
         host_bytes: limit of host memory in bytes, in place of `host_rows`. A row needs the bytes of
             its value and optimizer state, plus 32 bytes for metadata and index. Default: no limit.
         remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or

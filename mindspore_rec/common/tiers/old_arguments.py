@@ -36,8 +36,8 @@ class InSsd:
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Replace the old arguments by `ssd`, with a warning for each argument.
 
-        If the call also has `ssd`, the old arguments set fields of `ssd`. This is the case for
-        `dataclasses.replace` with old arguments.
+        If the call also has `ssd`, the old arguments set fields of `ssd`. For example,
+        `dataclasses.replace` passes `ssd` in addition to the old arguments.
         """
         old = {name: named.pop(name) for name in SSD_FIELDS if name in named}
         for name in old:

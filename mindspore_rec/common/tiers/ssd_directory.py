@@ -156,7 +156,7 @@ def _of_worker(directory: Path, worker: int, workers: int) -> Path:
 
 
 def _workers_of(directory: Path) -> list[tuple[Path, int, int]]:
-    """Return the workers' directories of all runs, each as path, worker and number of workers."""
+    """Return a tuple (path, worker, number of workers) for each worker's directory of each run."""
     directories = [(directory, 0, 1)] if directory.is_dir() else []
     for each in sorted(directory.glob("worker-*-of-*")):
         match = _WORKER.fullmatch(each.name)
@@ -175,7 +175,7 @@ def _generations(path: Path) -> list[tuple[int, Path]]:
 
 
 def _leftovers(path: Path) -> list[_Leftover]:
-    """Return the generations with segments; a generation without segments was never written."""
+    """Return the generations that have segments. All other generations were never written."""
     return [
         _Leftover(number, each, _row_bytes(each))
         for number, each in _generations(path)

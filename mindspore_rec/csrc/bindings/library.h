@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions of the Python module that belong to no table: threads, memory, hashes, checksums and
-// row sizes.
+// Binds the functions that do not belong to a table: threads, memory, hashes, checksums and row
+// sizes.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -39,10 +39,10 @@ class PythonEntry {
   pybind11::gil_scoped_acquire lock_;
 };
 
-// Registers a function that Python calls when Python exits. The registered function makes
-// PythonEntry throw PythonEnds in further threads, and waits at most ten seconds for the threads
-// that already have a PythonEntry. Python calls the registered function before all functions that
-// were registered with `atexit` earlier.
+// Registers a function that Python calls when Python exits. As soon as the registered function is
+// called, PythonEntry throws PythonEnds in further threads. The registered function waits at most
+// ten seconds for the threads that already have a PythonEntry. Python calls the registered function
+// before all functions that were registered with `atexit` earlier.
 void WatchPythonsEnd();
 
 }  // namespace msrec

@@ -13,7 +13,8 @@
 
 namespace msrec {
 
-// The SsdTier inside a Python object. A forked child cannot use or destroy the tier of its parent.
+// Owner of an SsdTier that Python uses. A forked child cannot use or destroy the tier of its
+// parent.
 class SsdStore {
  public:
   explicit SsdStore(const SsdOptions& options);

@@ -132,8 +132,8 @@ void Import(const PyTable& self, const py::array& keys, const py::object& values
   self.registered->rows_missing.store(false);  // the rows are imported now
 }
 
-// Imports rows of int8 or int4 without conversion. The array is uint8 [n, bytes of scale, offset
-// and codes].
+// Imports rows of int8 or int4 without conversion. `rows` is a uint8 array [n, bytes of a row]; a
+// row consists of its scale, offset and codes.
 void ImportCodes(const PyTable& self, const py::array& keys, const py::array& rows,
                  const py::object& last_steps, const py::object& last_times) {
   const IdView view = Ids(self, keys, "keys");

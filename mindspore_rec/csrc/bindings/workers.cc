@@ -30,7 +30,8 @@ void PrintStacks(int fd) {
   if (dump != nullptr) dump(fd, PyInterpreterState_Main(), nullptr);
 }
 
-// A worker group inside a Python object. The group of the process is never destroyed.
+// Pointer with which a Python object holds a worker group. The group of the process is never
+// destroyed.
 using GroupPointer = std::shared_ptr<WorkerGroup>;
 
 GroupPointer Started() {

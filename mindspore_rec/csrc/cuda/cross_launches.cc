@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device loops of cross networks.
+// Launches the device kernels of cross networks.
 #include "cuda/launches.h"
 
 namespace msrec {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device loops over groups of a row's columns: softmax, gates, pairs and mixtures.
+// Launches the device kernels that treat groups of a row's columns: softmax, gates, pairs and
+// mixtures.
 #include <stdexcept>
 
 #include "cuda/launches.h"

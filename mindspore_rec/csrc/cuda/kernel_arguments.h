@@ -188,8 +188,8 @@ struct GroupDotsArguments {
   Rows a, b, target;
 };
 
-// Computes the same products as ScaleGroupsArguments, and writes the sums of the products over the
-// rows of each chunk to `partial`.
+// Multiplies each group of x by the group's column of `scales`, sums the products over the rows of
+// each chunk, and writes the sums to `partial`.
 struct ScaledSumsArguments {
   Chunks chunks;
   int64_t group;
@@ -207,7 +207,7 @@ struct CrossCombineArguments {
   bool adds_x0, adds_t, adds_x;
 };
 
-// The kernel computes alpha of the last layer for each row, with one thread per row.
+// The kernel computes each row's alpha in the last layer, with one thread per row.
 struct CrossAlphasArguments {
   int64_t layers;
   Rows products;
@@ -231,8 +231,8 @@ struct RowDotsArguments {
 };
 constexpr int64_t kDotParts = 8;
 
-// The kernel has one thread for each row. `dots`, which RowDots computes, contains the dot product
-// of gradient and x for each row.
+// The kernel has one thread for each row. For each row, `dots` contains the dot product of gradient
+// and x, which RowDots computes.
 struct CrossAlphasGradientArguments {
   int64_t layers;
   bool rounds;
@@ -253,8 +253,8 @@ struct CrossInputGradientArguments {
 
 // In a forward kernel, `output` is the layer's output. In a gradient kernel, `output` is the
 // gradient of the layer's output. CurvesInputGradient has one thread for each number of a row.
-// KnotSums has chunks * size threads, where size is the number of floats of the knots, and writes
-// the sums over the rows of each chunk to `partial`.
+// KnotSums writes the sums over the rows of each chunk to `partial`. KnotSums has chunks * size
+// threads, where size is the number of floats in `knots`.
 struct CurvesArguments {
   int64_t numbers, dim, bins;
   const float* knots;

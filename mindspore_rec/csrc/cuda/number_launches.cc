@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device loops that compute vectors from numbers.
+// Launches the device kernels that compute vectors from numbers.
 #include "cuda/launches.h"
 
 namespace msrec {
 namespace kernel_loops {
 namespace {
 
-// Starts a kernel that writes the sums over the rows of each chunk. Then adds the sums of all
+// Starts a kernel that writes the sums over the rows of each chunk, and then adds the sums of all
 // chunks to `sums`.
 template <typename Arguments>
 void AddSums(const char* kernel, int64_t rows, int64_t width, Arguments arguments, float* sums) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device loops over single elements.
+// Launches the device kernels that treat each element separately.
 #include "cuda/launches.h"
 
 namespace msrec {

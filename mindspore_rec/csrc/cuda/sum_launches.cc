@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device loops that add up columns.
+// Launches the device kernels that add up columns.
 #include "cuda/launches.h"
 
 namespace msrec {

@@ -50,8 +50,8 @@ struct Moments {
   explicit Moments(int64_t width)
       : means(static_cast<size_t>(width), 0.0), squares(static_cast<size_t>(width), 0.0) {}
 
-  // Adds another set of `rows` rows, given the mean and the sum of squared deviations of each
-  // column (Chan, Golub & LeVeque, 1979).
+  // Joins the statistics of another `rows` rows with these statistics (Chan, Golub & LeVeque,
+  // 1979).
   template <typename T>
   void Join(double rows, const T* other_means, const T* other_squares) {
     if (rows == 0) return;

@@ -18,8 +18,8 @@ class BatchShare {
   // Returns one weight per worker. The gradient of the whole batch is the weighted sum of the
   // workers' gradients. A worker without samples has weight 0.
   virtual const std::vector<float>& weights() const = 0;
-  // Returns the number of rows of the whole batch before this worker's rows. This worker has `rows`
-  // rows.
+  // Returns the number of rows that precede this worker's rows in the whole batch. This worker has
+  // `rows` rows.
   virtual int64_t RowsBefore(int64_t rows) const = 0;
   // Returns the numbers that all workers pass as `mine`, worker 0 first. Every worker must call
   // Gather with the same `what` and the same count of numbers.

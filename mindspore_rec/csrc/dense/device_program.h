@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeviceProgram: the runs of a DenseProgram on a device. Rows of inputs and outputs, parameters,
-// and gradients of parameters are copied between the device's memory and the host's memory. All
-// values between inputs and outputs stay on the device.
+// DeviceProgram: runs a DenseProgram on a device. The inputs, the outputs, the parameters and the
+// gradients of parameters are copied between the device's memory and the host's memory. All values
+// between inputs and outputs stay on the device.
 //
 // For some layers, the host does small work on single vectors once per batch, for example packing a
 // cross network, joining the statistics of a batch normalization, and summing up the gradient of a

@@ -29,7 +29,7 @@ struct MaskRows {
   int64_t count = 1;
 };
 
-// Vectors [width] that normalize a batch.
+// The vectors [width] with which each row of a batch is normalized.
 struct Normalizer {
   const float* mean = nullptr;
   const float* scale = nullptr;
@@ -189,8 +189,9 @@ struct Elementwise {
   void (*scale_groups_gradient)(int64_t rows, int64_t groups, int64_t group, Block scales, Block x,
                                 Block gradient, Target of_scales, Target of_x);
 
-  // For each row, `curves` computes [numbers, dim]: entry k is the point of curve k at number k.
-  // `curves_gradient` computes the gradient of x, and adds the gradient of the knots to `sums`.
+  // For each row, `curves` computes a matrix [numbers, dim]. Row k of the matrix is curve k,
+  // evaluated at number k. `curves_gradient` computes the gradient of x, and adds the gradient of
+  // the knots to `sums`.
   void (*curves)(int64_t rows, const NumberCurves& curves, Block x, Block output);
   void (*curves_gradient)(int64_t rows, const NumberCurves& curves, Block x, Block gradient,
                           Target of_x, float* sums);

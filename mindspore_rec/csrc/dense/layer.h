@@ -85,8 +85,8 @@ class Layer {
   virtual int64_t GradientTasks(const BatchRun&) const { return 0; }
   virtual void Gradient(const BatchRun&, int64_t, bool) const {}
   // On a device, DeviceGradient runs after the last slice of a backward pass. DeviceGradient
-  // computes the gradients of `device_parts` from all rows, in the device's memory. `Gradient`
-  // computes the gradients of the remaining parameters on the host, from partial sums.
+  // computes the gradients of `device_parts` on the device, from all rows. `Gradient` computes the
+  // gradients of the remaining parameters on the host, from partial sums.
   virtual void DeviceGradient(const BatchRun&, bool) const {}
   virtual std::vector<ParameterPart> device_parts() const { return {}; }
 

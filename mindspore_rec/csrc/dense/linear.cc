@@ -41,8 +41,8 @@ std::shared_ptr<const Product> FindPacked(const ProductShape& shape, size_t boun
   return product;
 }
 
-// A factor of a matrix product, with the rows of all slices of a batch. If the last slice has
-// padding rows, the last slice may be in separate memory.
+// A matrix that is multiplied by another matrix, and consists of the rows of all slices of a batch.
+// If the last slice has padding rows, the last slice may be in separate memory.
 class BatchFactor {
  public:
   template <typename FactorOf>

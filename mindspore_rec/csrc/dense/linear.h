@@ -73,7 +73,7 @@ class Linear : public Layer {
   View input() const { return inputs_[0].view; }
   View output() const { return outputs_[0]; }
   int64_t weight_ld() const { return weight_.input_major ? output().width : input().width; }
-  // Rows and columns of the stored weight.
+  // Numbers of rows and columns of the stored weight.
   int64_t weight_rows() const { return weight_.input_major ? input().width : output().width; }
   int64_t weight_columns() const { return weight_ld(); }
 

@@ -38,8 +38,8 @@ struct WaveParameters {
   int bias = -1;
 };
 
-// The vector of a number is relu(weight * waves + bias). A number x has `count` frequencies f. The
-// waves of x are sin(2 pi f x) for each f, followed by cos(2 pi f x) for each f.
+// The vector of a number is relu(weight * waves + bias). Each number has `count` frequencies. The
+// waves of a number x are sin(2 pi f x) for each frequency f, and then cos(2 pi f x) for each f.
 class WavesOfNumbers : public Layer {
  public:
   // Throws std::invalid_argument under the same conditions as CurvesOfNumbers.

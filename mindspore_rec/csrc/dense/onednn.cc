@@ -220,8 +220,8 @@ class OneDnnProduct : public Product {
 
  private:
   // Returns whether AMX may read the unused memory between the rows of A (oneDNN 3.10.1). AMX
-  // multiplies the unused memory by zeros in a packed B, so a NaN in the unused memory makes the
-  // result NaN.
+  // multiplies the unused memory by zeros of the packed B. If the unused memory contains a NaN, the
+  // result is NaN.
   static bool MayReadGaps(const ProductShape& s) {
     constexpr int64_t kBlock = 32;
     return s.type == FactorType::kBFloat16 && s.packed_b && !s.transposed_a && s.k % kBlock != 0 &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The construction of a DenseProgram: checks the layers, lays out the memory, and plans the order
-// of the layers.
+// Constructs a DenseProgram: checks the layers, lays out the memory, and plans the order of the
+// layers.
 #include "dense/program.h"
 
 #include <algorithm>
@@ -272,8 +272,8 @@ void DenseProgram::PlaceValues() {
   }
 }
 
-// Finds the values and gradients that have the same layout as a matrix of the caller. Layers then
-// read and write the caller's matrix directly, without a copy.
+// Finds the values and gradients that have the same layout as a matrix of the caller. Layers read
+// and write such a matrix directly, without a copy.
 void DenseProgram::PlaceGiven() {
   if (precision_ != Precision::kFloat32 || device_ != nullptr) return;
   std::vector<int> uses(values_.size(), 0);  // number of uses by layers, inputs and outputs

@@ -117,8 +117,8 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
 // Number of rows in a slice. A slice has at most 256 rows, so that a slice's values stay in the
 // cache and many threads get slices. Slices are smaller for small batches. Slices also have fewer
 // than 256 rows if larger slices would leave threads idle at the end of the batch. For batches of
-// at most 2048 rows, the number of rows in a slice is a multiple of 16. Larger batches are cut into
-// equal slices, and the number of rows in a slice is a multiple of 2.
+// at most 2048 rows, the number of rows in a slice is a multiple of 16. Batches of more than 2048
+// rows are cut into equal slices, whose number of rows is a multiple of 2.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {
@@ -205,16 +205,16 @@ class DenseProgram {
   // kBrief use the same memory.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. Matrices in an area lie one after another.
-  // `column` is the number of floats per row in all matrices before this matrix.
+  // The position of a value's matrix [rows, ld] in the memory of `area`. Matrices in an area lie
+  // one after another. `column` is the number of floats per row in all matrices before this matrix.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
     // Index of the caller's matrix in BatchRun::given, or -1. If the caller passes the matrix, a
-    // slice without padding rows uses the caller's matrix in place of the area. A slice with
-    // padding rows always uses the area.
+    // slice without padding rows reads and writes the caller's matrix, and not the area. A slice
+    // with padding rows always uses the area.
     int given = -1;
   };
 

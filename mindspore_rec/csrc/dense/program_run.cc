@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The runs of a DenseProgram: slices of a batch pass through the layers, forward and backward.
+// Runs a DenseProgram: each slice of a batch passes through the layers, forward and backward.
 #include <algorithm>
 #include <cstring>
 #include <utility>

@@ -22,8 +22,8 @@ class ScaleGroups : public Layer {
   int64_t group() const { return outputs_[0].width / groups(); }
 };
 
-// Multiplies vector k of a parameter [numbers, dim] by number k of each row. The output is [rows,
-// numbers * dim].
+// For each row of numbers, multiplies row k of a parameter [numbers, dim] by number k. The output
+// is [rows, numbers * dim].
 class ScaleVectors : public Layer {
  public:
   // Throws std::invalid_argument if the output's width is not a multiple of the width of `numbers`.

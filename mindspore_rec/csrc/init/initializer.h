@@ -18,7 +18,8 @@ struct Initializer {
   uint64_t seed = 0;  // the table's seed, already mixed with the table's name
   // With kConstant, every number is `a`. With kUniform, the numbers are uniform in [`a`, `b`). With
   // kNormal, the numbers are normal with mean `a` and standard deviation `b`. With
-  // kTruncatedNormal, the normal distribution is cut to [a + lower b, a + upper b].
+  // kTruncatedNormal, the normal distribution is truncated to [`a` + `lower` * `b`, `a` + `upper` *
+  // `b`].
   float a = 0.0f;
   float b = 0.0f;
   float lower = -2.0f;

@@ -57,7 +57,7 @@ void CheckExtra(const Args& args, int i, const ExtraInput& extra) {
                               args.ShapeText(i) + " of " + args.dtypes[i]);
 }
 
-// Reads inputs, parameters and extras, which begin at argument `at`.
+// Reads the inputs, the parameters and the extras, in this order, from argument `at` on.
 std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& program, int at,
                                      BatchRun* run) {
   run->batch = Dimension(args.ndims, args.shapes, at);
@@ -107,7 +107,7 @@ void RequireOthers(const Args& args, const DenseProgram& program, int others) {
   args.RequireCount(others + program.inputs() + program.parameters() + program.extras());
 }
 
-// Returns the memory of the argument `saved` or `gradients`. The argument may be wider than `width`
+// Returns the memory of the argument `saved` or `gradients`, whose rows have at least `width`
 // floats.
 float* Area(const Args& args, int i, const char* what, int64_t batch, int64_t width) {
   return args.DataAtLeast<float>(i, what, static_cast<size_t>(PaddedRows(batch) * width));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators over histories. A history is passed as a matrix of the values of all lists, one list
-// after another, and int64 offsets of the lists. An int64 constant `form` contains the settings of
-// an operator. If an operator does not use an input, the input has one element, which may have any
-// value.
+// Operators over histories. A history is passed as two inputs: a matrix with the values of all
+// lists, one list after another, and the int64 offsets of the lists. An int64 constant `form`
+// contains the settings of an operator. If an operator does not use an input, the input has one
+// element, which may have any value.
 #include "ops/list_args.h"
 #include "ops/operator.h"
 #include "sequence/activations.h"
@@ -95,9 +95,9 @@ PReluForm PReluOf(const Args& args) {
   return {args.shapes[0][0], width, args.Data<float>(1, "alpha", args.Size(1))};
 }
 
-// Reads the arguments of an operator that uses place vectors (sequence/places.h): a form, which is
-// 0 if there are no times; the table [places, dim]; and the times, which are ignored if the form is
-// 0.
+// Reads the arguments of an operator that uses place vectors (sequence/places.h): the form, the
+// table [places, dim] and the times. If the form is 0, there are no times, and the argument for
+// times is ignored.
 PlaceForm PlacesOf(const Args& args, int table, int times, const Lists& lists) {
   PlaceForm form;
   Floats(args, table, "the table", -1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradient of a concatenation of matrices along their columns. MindSpore's own gradient ends
-// the process if the matrices have no rows.
+// Operator that computes the gradient of a concatenation of matrices along the column axis.
+// MindSpore's own gradient ends the process if the matrices have no rows.
 #include <algorithm>
 #include <vector>
 

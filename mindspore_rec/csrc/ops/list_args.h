@@ -25,7 +25,7 @@ inline const float* Floats(const Args& args, int i, const char* name, int64_t co
   return static_cast<const float*>(args.params[i]);
 }
 
-// Returns the lists into which the offsets of argument i divide the rows of argument `values`.
+// Divides the rows of argument `values` into lists, whose offsets are argument i.
 inline Lists ListsOf(const Args& args, int i, int values) {
   if (!args.IsType(i, "int64") || args.ndims[i] != 1 || args.Size(i) == 0) {
     throw std::invalid_argument("offsets must be an int64 Tensor [B + 1], got " +

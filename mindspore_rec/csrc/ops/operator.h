@@ -126,7 +126,8 @@ class Call {
     registered_->table->NoteToken(token);
     return token;
   }
-  // Throws unless argument i is the sum of all tokens since the last optimizer step.
+  // Throws unless argument i is the sum of the tokens that the table recorded since the last
+  // optimizer step.
   void RequireTokens(const Args& args, int i) const {
     const bool one = args.IsType(i, "float32") && args.Size(i) == 1;
     registered_->table->RequireTokens(one ? args.Number<float>(i, "the token") : NAN);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operator of a target attention, and its gradient. The number of hidden layers of the
-// perceptron is part of the shape of the first argument, because shape inference receives only
-// shapes.
+// The operators that compute a target attention and the gradient of a target attention. The number
+// of hidden layers of the perceptron is part of the shape of the first argument, because shape
+// inference receives only shapes.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -18,11 +18,12 @@
 namespace msrec {
 namespace {
 
-// The inputs of both operators, in order: form, numbers, candidates, values, offsets; for each
-// hidden layer weight, bias, alpha, moving mean, moving variance; the last weight and bias. `form`
-// is [the moments come from the batch, Dice is used, softmax is used, factors are bfloat16, one
-// number per hidden layer]. `numbers` is [epsilon, weight of the old moments, weight of the new
-// moments].
+// Both operators begin with the same inputs: form, numbers, candidates, values and offsets. Then
+// follow, for each hidden layer, the weight, bias, alpha, moving mean and moving variance. The last
+// of these inputs are the weight and the bias of the output layer. `form` has four flags: 1 if the
+// moments come from the batch, 1 for Dice, 1 for softmax, 1 for factors in bfloat16. One unused
+// number per hidden layer follows. `numbers` is [epsilon, weight of the old moments, weight of the
+// new moments].
 constexpr int64_t kFormNumbers = 4;
 constexpr int64_t kFirstLayer = 5;
 constexpr int64_t kOfLayer = 5;

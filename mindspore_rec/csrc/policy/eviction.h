@@ -6,9 +6,9 @@
 //
 // A row is *due* for eviction when its age reaches the age limit. Lookups treat a row that is due
 // for eviction as missing. A sweep over the table, one slice per step, later frees the memory of
-// rows due for eviction. Ages are measured at the time that is called the *horizon*. The horizon is
-// the current time of the table's clock. If the table evicts only on a trigger, the horizon is the
-// time of the last trigger.
+// rows due for eviction. The time at which ages are measured is called the *horizon*. The horizon
+// is the current time of the table's clock. If the table evicts only on a trigger, the horizon is
+// the time of the last trigger.
 //
 // The age in steps is the number of whole steps in which the row was not used. While step s runs,
 // the clock is s, and last_step is set to s in all rows that the step uses. After step s, the clock

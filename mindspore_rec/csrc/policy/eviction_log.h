@@ -44,7 +44,7 @@ class EvictionLog {
     if (collecting_) collected_.Add(evicted);
   }
 
-  // Return the most recent eviction of key in the log, or null if there is none.
+  // Return the most recent logged eviction of `key`, or null if the log has no eviction of `key`.
   const EvictedKey* Find(int64_t key) const {
     for (size_t i = 0; i < recent_.size(); ++i) {
       const EvictedKey& each = recent_[(next_ + recent_.size() - 1 - i) % recent_.size()];
@@ -59,7 +59,7 @@ class EvictionLog {
   }
   bool collecting() const { return collecting_; }
   size_t collected() const { return collected_.size(); }
-  // Append the evictions that were collected since the last call of Take.
+  // Append to `out` the evictions that were collected since the last call of Take.
   void Take(std::vector<EvictedKey>* out) {
     collected_.AppendTo(out);
     collected_.Clear();

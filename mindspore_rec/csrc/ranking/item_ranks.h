@@ -37,10 +37,10 @@ struct ItemLists {
 void RankTargets(const ScoredVectors& vectors, const ItemLists& targets, const ItemLists& masked,
                  double* ranks);
 
-// items[u, 0 .. k), scores[u, 0 .. k) = the unmasked items with the k highest scores for user u,
-// and their scores, in descending order of scores. If scores are equal, the item with the smaller
-// number is first. If user u has fewer than k results, the remaining places contain the item -1 and
-// the score -infinity. Items whose score is NaN are left out.
+// For each user u, finds the k unmasked items with the highest scores. Writes the items to items[u,
+// 0 .. k) and the scores to scores[u, 0 .. k), in descending order of scores. If scores are equal,
+// the item with the smaller number is first. If user u has fewer than k results, the remaining
+// places contain the item -1 and the score -infinity. Items whose score is NaN are left out.
 void TopItems(const ScoredVectors& vectors, const ItemLists& masked, size_t k, int64_t* items,
               float* scores);
 

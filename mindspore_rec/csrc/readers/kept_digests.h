@@ -4,10 +4,10 @@
 // stored digest, the row has changed without a write, in memory or in a tier. A digest is stored as
 // 32 bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23 bytes.
 //
-// Any int64 is a legal key. A round of calls of Next visits the keys in the order of their hashes,
-// a few at a time; keys may be set and erased between two calls. A round visits each key once, if
-// the key is present during the whole round. If the memory grows during the round, a key may be
-// visited twice.
+// Any int64 is a legal key. Repeated calls of Next visit all keys, a few per call, in the order of
+// their hashes. Such a series of calls is a round. Keys may be set and erased between two calls. A
+// round visits each key once, if the key is present during the whole round. If the memory grows
+// during the round, a key may be visited twice.
 //
 // Any thread may call. A call may throw std::bad_alloc; after the exception, some of the call's
 // keys may already be set.
@@ -43,9 +43,9 @@ class KeptDigests {
   size_t Size() const;
   size_t Bytes() const;
 
-  // Read the index from `place` on: append at least `least` keys to `keys`, and the stored halves
-  // of the keys' digests to `checks`. If `place` is 0, Next begins a new round. At the end of a
-  // round, Next may append fewer than `least` keys. Return the next place, or 0 at the end of the
+  // Read the index from `place` on. Append at least `least` keys to `keys`, and append the stored
+  // part of each key's digest to `checks`. If `place` is 0, Next begins a new round. At the end of
+  // a round, Next may append fewer than `least` keys. Return the next place, or 0 at the end of the
   // round.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,
                 std::vector<uint32_t>* checks) const;

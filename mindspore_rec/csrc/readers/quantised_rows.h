@@ -64,8 +64,8 @@ class QuantisedRows {
 
   // ---- changes
 
-  // Set the rows of `keys`. If a key occurs twice, the later row counts. If `last_steps` or
-  // `last_times` is null, 0 is stored.
+  // Set the rows of `keys`. If a key occurs twice, the later row counts. A null `last_steps` or
+  // `last_times` means zeros.
   void Upsert(const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
   // Do the same as Upsert() for rows that are already quantised. Each row has 4 +

@@ -70,7 +70,7 @@ class Target:
 
     Attributes:
         shown: the URL without password and options, for messages.
-        seeds: addresses in the URL: the server, or any nodes of the cluster.
+        seeds: the URL's addresses, which are one server or some of the cluster's nodes.
         cluster: True if the target is a cluster.
         tls: True if connections use TLS.
         options: further arguments of redis-py's Connection.

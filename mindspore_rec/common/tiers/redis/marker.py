@@ -37,7 +37,7 @@ class Markers:
         self._subject = subject
 
     def begin(self, buckets: Iterable[int]) -> list[int]:
-        """Return a new sequence number for each command of a write that is about to be sent.
+        """Number the commands of a new write, and return the sequence number of each command.
 
         Args:
             buckets: the bucket of each command, in the order in which the commands take effect.
@@ -59,7 +59,7 @@ class Markers:
         Args:
             bucket: the bucket.
             marker: token and sequence number of the bucket's marker, from a reply to HMGET.
-            least: the value of `confirmed` for this bucket before the marker was requested.
+            least: the bucket's value in `confirmed`, read before the marker was requested.
 
         Raises:
             RowsLostError: the server lost rows, or has an older state.

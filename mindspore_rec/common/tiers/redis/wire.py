@@ -29,7 +29,7 @@ Packed = tuple[bytes | memoryview, ...]  # parts of one command, joined when the
 
 
 class Piece(NamedTuple):
-    """Piece: the rows of one command, a slice `start:stop` of the rows sorted by bucket."""
+    """Piece: the rows of one command, which are rows `start` to `stop` - 1 in bucket order."""
 
     bucket: int
     start: int
