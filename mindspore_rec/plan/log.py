@@ -56,7 +56,7 @@ class KeyLog:
     Raises:
         ValueError: an argument is out of range; or, when the log is read, a file is damaged or
             lacks a column, or a value cannot be a key or a time.
-        TypeError: when the log is read, a column's type is not allowed for keys or times.
+        TypeError: a column has a type that keys or times cannot have; raised when the log is read.
         OSError: a file cannot be read.
 
     Example:

@@ -25,8 +25,7 @@ class WorkerLoads:
     Args:
         workers: number of workers, N.
         rows: int64 `[N]`, number of the log's distinct keys that each worker owns.
-        lookups: int64 `[steps, N]`, for each owner, the number of lookups that all workers make for
-            the owner's keys.
+        lookups: int64 `[steps, N]`, number of lookups of each owner's keys by all workers.
         received: int64 `[steps, N]`, number of keys that all workers send to each owner. Every
             worker sends each of its distinct keys once.
         updated: int64 `[steps, N]`, number of the global batch's distinct keys that each worker

@@ -77,8 +77,9 @@ class WorkerOutcome:
     Args:
         workers: N.
         steps: number of whole steps of the log; a step has N batches.
-        expected: True if the log is shorter than one step. If True, the numbers below are expected
-            values for N batches in which each key is as likely as in the log's batches.
+        expected: True if the numbers below are not counts but expected values, because the log is
+            shorter than one step. The values are for N batches in which each key is as likely as in
+            the log's batches.
         row_bytes: greatest number of bytes that the rows of all tables take on a worker.
         tables: one `TableOnWorkers` for each table, by table name.
         compute_seconds: seconds of a step's dense part; the caller of the plan sets this number.

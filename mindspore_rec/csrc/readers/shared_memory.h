@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedMemory: maps memory with the layout in shared_layout.h into this process. The process that
+// SharedMemory maps into this process the memory that shared_layout.h describes. The process that
 // creates the memory chooses the tables and their settings. Other processes inherit the file
 // descriptor and map the same file.
 //

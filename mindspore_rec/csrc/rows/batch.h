@@ -107,7 +107,7 @@ struct Batch {
 
   bool probed = false;      // true if `row` contains the results of the index
   Buffer<int64_t> handles;  // two numbers per distinct key; only for lookups by handle
-  // Copies of the rows in lower tiers. Evaluation reads these copies, and does not promote
+  // Copies of the rows that are in lower tiers. Evaluation reads these copies, and does not promote
   // rows.
   Buffer<char> copies;
 

@@ -11,9 +11,9 @@
 // and Knuth 1974). A search for an entry begins at the entry's home place, which is proportional to
 // the entry's hash. Insertions keep the entries sorted by hash. A search for an absent key ends at
 // the first hash that is greater than the key's hash. To grow a table, KeyPositions moves the
-// table's entries in one sequential pass. A table grows by a tenth when it is 0.88 full, so it
-// takes 13.6 to 15.4 bytes per key. A table shrinks only when it is less than 0.4 full, so it can
-// take 31 bytes per key after many erasures.
+// table's entries in one sequential pass. A table that is 0.88 full grows by a tenth, so a growing
+// table takes 13.6 to 15.4 bytes per key. A table shrinks only when it is less than 0.4 full, so
+// after many erasures a table can take 31 bytes per key.
 //
 // The constant hash chooses a key's part, so a part has the same keys in every process. The order
 // of the keys within a part depends on the secret numbers. An attacker who inserts only keys of a

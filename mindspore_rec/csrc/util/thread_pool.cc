@@ -28,7 +28,7 @@ constexpr uint64_t kLoop = 2 * kOpen;
 // a worker polled for much longer, MindSpore's own threads could not use the worker's core.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
-// Time for which the caller polls for workers that still run a task, before the caller sleeps.
+// If workers still run a task, the caller polls for this time, and then sleeps.
 constexpr auto kWaitSpin = std::chrono::microseconds(300);
 
 inline void CpuRelax() {

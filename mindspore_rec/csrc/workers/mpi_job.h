@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MpiJob: this process as a worker of a job that Open MPI's launcher started. MpiJob manages MPI
-// itself, the channels, and the end of the job. The job ends when all workers have succeeded, or
-// when a worker fails or hangs.
+// MpiJob connects this process, as a worker, to the job that Open MPI's launcher started. MpiJob
+// manages MPI itself, the channels, and the end of the job. The job ends when all workers have
+// succeeded, or when a worker fails or hangs.
 //
 // MPI cannot continue without a worker, so every failure ends the whole job, and a new job starts
 // from the last checkpoint. MPI_Finalize waits for all workers, so a failed worker must not call
@@ -80,8 +80,8 @@ class MpiJob {
   // Print the reason, what this worker waits for, and this worker's stacks. Then end the process
   // and, as a result, the job. EndHung first tells all other workers to print what they wait for,
   // and their stacks. EndLeft is called if this worker waits for the worker with rank `left`, which
-  // has announced its end. Before this worker ends, EndLeft waits at most 20 seconds for the exit
-  // of the worker with rank `left`, so that the job gets the exit code of this other worker.
+  // has announced its end. Before this worker ends, EndLeft waits at most 20 seconds until the
+  // worker with rank `left` exits. The job then gets the exit code of worker `left`.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;
