@@ -107,7 +107,8 @@ def check_no_worker_options(options: argparse.Namespace) -> None:
 def worker_plan(
     options: argparse.Namespace, log: KeyLog | Sequence[tuple[TableGroup, SchemaLog]] | None
 ) -> WorkerPlan:
-    """Return the plan for the options. With `--placements`, also write a file of placements.
+    """Return the plan for the options. With `--placements`, also write the plan's placements to
+    this option's file.
 
     Args:
         options: parsed options of the command line.

@@ -23,7 +23,7 @@ __all__ = ["PlannedTable", "TableOnWorkers", "WorkerOutcome", "WorkerPlan", "pla
 @takes_old(Renamed("dim", "embedding_dim", replaces=True))
 @dataclass(frozen=True)
 class PlannedTable:
-    """One table of a worker plan.
+    """Input of `plan_workers` for one table.
 
     Args:
         log: log of the keys that are looked up in the table.
@@ -38,7 +38,7 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class TableOnWorkers:
-    """One table on N workers.
+    """Predicted load of one table on N workers.
 
     An imbalance is the load of the busiest worker, divided by the mean load; 1.0 means equal
     shares. Even if the table has another placement, the imbalances are computed for placement

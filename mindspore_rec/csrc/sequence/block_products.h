@@ -26,8 +26,9 @@ class BlockProducts {
   enum class Pass { kForward, kGradient };
   BlockProducts(Pass pass, Precision precision, int64_t rows, const LinearWeight& weight);
 
-  // Returns a block [rows, width] as a factor: `x` itself, or a rounded copy in thread-local
-  // memory. The copy is valid until the thread's next call with the same `place`, which is 0 or 1.
+  // Prepares the block `x` [rows, width] for a product. Returns `x` itself, or a rounded copy in
+  // thread-local memory. The copy is valid until the thread's next call with the same `place`,
+  // which is 0 or 1.
   const void* Factor(int place, int64_t width, const float* x) const;
 
   // y [rows, out] = x W^T

@@ -89,7 +89,8 @@ class Table {
   // any order. A gradient that must wait for an earlier lookup's gradient is copied. Throws
   // std::runtime_error if the ticket is unknown, for example after a step.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Sum the gradients of this step per key, and return the sum of squares of all sums.
+  // For each key, add up the gradients of this step. Return the sum of the squares of all these
+  // sums.
   double GradientSquaredNorm();
   // Update the rows by the optimizer. After the update, visit one slice of the table and evict the
   // slice's rows that are due for eviction; also evict rows over the capacity. If a tier fails or
