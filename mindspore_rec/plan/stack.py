@@ -76,8 +76,7 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """Array whose element d is the number of (batch, distinct key) pairs with the stack
-        distance d.
+        """Array whose element d counts the (batch, distinct key) pairs with stack distance d.
 
         A key with the stack distance d has a row in tables of more than d rows.
         """

@@ -85,8 +85,8 @@ def count_loads(
 
 
 class _SeenKeys:
-    """Distinct keys of the log; for each key, the number of lookups, and the number of batches that
-    contain the key.
+    """Distinct keys of the log, with two counts per key: its lookups, and the batches that contain
+    it.
     """
 
     def __init__(self) -> None:

@@ -112,7 +112,8 @@ def worker_plan(
 
     Args:
         options: parsed options of the command line.
-        log: with `--keys`, the log; with `--schema`, the tables and their logs; with neither, None.
+        log: the log if `--keys` is set, or the tables and their logs if `--schema` is set;
+            otherwise None.
 
     Raises:
         ValueError: an option is out of range, or two options exclude each other.

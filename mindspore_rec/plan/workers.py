@@ -152,7 +152,7 @@ def plan_workers(
         workers: job sizes (numbers of workers) to try.
         batch_size: number of samples in one worker's batch; in a step, N workers train on N times
             as many samples.
-        machine: speeds of a worker. Default: `Machine()`.
+        machine: speeds of a worker and its network link. Default: `Machine()`.
         dense_bytes: bytes of the dense parameters' gradients. Default: 0.
         compute_seconds: seconds that one worker needs for the dense part of a batch. Default: 0.
         progress: whether to show a progress bar, if standard error is a terminal.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BlockProducts: the products of a linear layer whose rows are computed in blocks of equal size, by
-// oneDNN or, if oneDNN is not loaded, by loops of this library.
+// BlockProducts: the matrix products of a linear layer. The products are computed for blocks with
+// the same number of rows. If oneDNN is loaded, oneDNN computes the products; otherwise, loops of
+// this library do.
 #pragma once
 
 #include <cstdint>

@@ -183,7 +183,7 @@ class Table {
   // Free the rows that are due for eviction, and return the number of remaining rows.
   size_t Size();
   std::vector<int64_t> Keys();
-  // Return the table's data about a key. The key need not have a row.
+  // Return the facts that explain why a key has a row or no row. The key need not have a row.
   Explanation Explain(int64_t key);
 
   // ---- whole table ----

@@ -183,7 +183,7 @@ void ThreadPool::SleepUntilChanged(Worker* worker, uint64_t seen) {
   worker->kept_off = false;
 }
 
-// Enters the latest loop if it is open, and sets `seen` to the loop's index.
+// If the latest loop is open, enters the loop. In any case, sets `seen` to the loop's index.
 bool ThreadPool::Enter(uint64_t* seen) {
   uint64_t gate = gate_.load(std::memory_order_acquire);
   while ((gate & kOpen) != 0) {

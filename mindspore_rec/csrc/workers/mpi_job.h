@@ -38,7 +38,7 @@ struct MpiJobOptions {
 
 class MpiJob {
  public:
-  // Exit code of a worker that ends the job after a wait that took too long.
+  // Exit code of a worker that ends the job because a wait took too long.
   static constexpr int kHangCode = 124;
 
   // Starts MPI and creates the channels, once per process. The job lives as long as the process.

@@ -190,8 +190,8 @@ class Catalog:
         return sum(kind == "delta" and at > step for at, kind in self.names.values())
 
     def first_chain(self) -> list[Entry]:
-        """Return the full checkpoint and the deltas that lead to the newest reachable state; [] if
-        there are none."""
+        """Return the full checkpoint and deltas up to the newest reachable state; [] if none
+        exist."""
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:

@@ -2,8 +2,8 @@
 //
 // Rules for one row, based on the settings and the clock of a table. The rules compute the first
 // contents of a row, whether and why a row must be evicted, and the row's eviction priority. The
-// argument of a rule is the block of a row (row_layout.h), in host memory or copied from a lower
-// tier.
+// argument of a rule is the block of a row (row_layout.h). The block is in host memory, or is a
+// copy from a lower tier.
 #pragma once
 
 #include <cstdint>
