@@ -85,9 +85,7 @@ def count_loads(
 
 
 class _SeenKeys:
-    """Distinct keys of the log, with two counts per key: its lookups, and the batches that contain
-    it.
-    """
+    """For each distinct key of the log, counts its lookups and the batches that contain it."""
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.int64)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade: it
-// locks the table's mutex, translates errors, and calls the parts of the table in the right order.
-// Methods that few callers need are in separate classes (TableDevice, TableTiers, ...), which
-// device(), tiers() and similar methods return. TableEngine contains the code that Table,
-// TableDevice, TableTiers, ... share.
+// Table maps each int64 key to a row, which contains floats and optimizer state. Rows are trained
+// by batches. Table is a facade: it locks the table's mutex, translates errors, and calls the parts
+// of the table in the right order. Methods that few callers need are in separate classes
+// (TableDevice, TableTiers, ...), which device(), tiers() and similar methods return. TableEngine
+// contains the code that Table, TableDevice, TableTiers, ... share.
 //
 // A training step works as follows. A training lookup returns a ticket. Accumulate takes a ticket
 // and adds the gradient of the ticket's lookup. After all lookups, Step applies one optimizer

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeyPositions: int64 key -> 44-bit position, exact, with 12 bytes per entry. If there are at least
-// a million keys, and few keys were erased, KeyPositions takes at most 16 bytes per key. If there
-// are few keys, KeyPositions takes 100 kB.
+// KeyPositions is an exact map from int64 keys to 44-bit positions, with 12 bytes per entry. If
+// there are at least a million keys, and few keys were erased, KeyPositions takes at most 16 bytes
+// per key. If there are few keys, KeyPositions takes 100 kB.
 //
 // The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
 // bits select one of 4096 tables and need not be stored. The hash's lower 52 bits are hashed again

@@ -23,7 +23,7 @@ constexpr uint64_t kInside = 0xffff;  // number of workers
 constexpr uint64_t kOpen = kInside + 1;
 constexpr uint64_t kLoop = 2 * kOpen;
 
-// Time for which a worker polls for the next loop before it sleeps. An operator starts several
+// If there is no loop, a worker polls for this time, and then sleeps. An operator starts several
 // loops within microseconds, and waking a sleeping thread takes longer than one of these loops. If
 // a worker polled for much longer, MindSpore's own threads could not use the worker's core.
 constexpr auto kSpin = std::chrono::microseconds(30);
