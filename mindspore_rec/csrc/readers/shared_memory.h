@@ -89,8 +89,8 @@ class SharedMemory {
 
   // ---- for any process
 
-  // Clear the reader places of a process that has ended, so that the writer does not wait for
-  // readers of the ended process.
+  // Clear `count` reader places, beginning with place `first`. Call ClearReaders after the process
+  // of these readers has ended, so that the writer does not wait for them.
   void ClearReaders(int first, int count) const;
   // Return the bytes of memory that the file uses.
   uint64_t BytesHeld() const;

@@ -23,8 +23,8 @@ struct MpiShim {
   int version;  // kMpiShimVersion
   MpiRequest null_request;
 
-  // Starts MPI for calls from many threads. If MPI was already started, `started` is 0.
-  // `threads_are_safe` is 0 if MPI does not allow calls from many threads.
+  // Starts MPI for calls from many threads. `started` becomes 1 if this call started MPI, and 0 if
+  // MPI was already started. `threads_are_safe` is 0 if MPI does not allow calls from many threads.
   int (*init)(int* rank, int* size, int* threads_are_safe, int* started);
   int (*library_version)(char* text, int capacity);
   int (*finalize)();

@@ -18,8 +18,8 @@
 
 namespace msrec {
 
-// Kinds of operators. OpTimes contains the number and the total time of a table's calls of each
-// kind, for the placement report.
+// Kinds of operators. For each kind, OpTimes contains the number of a table's calls and their total
+// time. The placement report uses OpTimes.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {
