@@ -116,7 +116,7 @@ class StackDistances:
         )
 
     def _up_to(self, places: np.ndarray) -> np.ndarray:
-        """Return, for each place, the number of keys at this place or at earlier places."""
+        """For each place, return the number of keys at this place and at all earlier places."""
         total = np.zeros(len(places), np.int64)
         at = places + 1
         left = np.arange(len(at))

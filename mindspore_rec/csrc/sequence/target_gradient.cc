@@ -189,9 +189,9 @@ class TargetBackward {
     return of_input;
   }
 
-  // Computes the gradients of the values, and the gradient of the part of W_1 that multiplies [v, c
-  // v]. For each list, also computes the gradient of the candidate, and the gradient of the row W c
-  // + b that is added to x_1.
+  // Computes the gradients of the values, and the gradient of the part of W_1 that multiplies
+  // [v, c v]. For each list, also computes the gradient of the candidate, and the gradient of the
+  // row W c + b that is added to x_1.
   void FirstLayer(float* sums, int64_t block, bool adds, const float* of_input) {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;

@@ -109,9 +109,9 @@ class Table {
   // (HashIds) of the ids and the number of ids. If the table has no lower tiers, the result is
   // empty.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
-  // Record the ids of a training lookup for RecentLookups. A lookup over several workers calls
-  // NoteLookup with this worker's ids. Keys that other workers look up in this table are not
-  // recorded.
+  // Record the ids of a training lookup. RecentLookups reads these records. A lookup over several
+  // workers calls NoteLookup with this worker's ids. Keys that other workers look up in this table
+  // are not recorded.
   void NoteLookup(const IdView& ids);
 
   // Look up rows as LookupTrain does, but write one handle per id to `handles` [ids.size, 2], and

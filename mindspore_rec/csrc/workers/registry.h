@@ -30,7 +30,7 @@ struct OpTimes {
 struct Registered {
   int64_t id = 0;
   std::shared_ptr<Table> table;
-  // The table over all workers, with `table` as this worker's part; null if there is only this
+  // The table over all workers; `table` is this worker's part of it. Null if there is only this
   // process.
   std::shared_ptr<ShardedTable> over_workers;
   // True if a newer table has the same name. The older table keeps its rows, and becomes usable
