@@ -118,9 +118,9 @@ struct Batch {
   Buffer<uint32_t> bag;
   Buffer<float> weight;
 
-  // Fill begin, pos and key. Partition does not remove repeated keys. Requires ids.size *
-  // ids.stride < 2^32. Ids that the filter drops are left out; the number of dropped ids is n -
-  // begin[kNumShards].
+  // Fill the members `begin`, `pos` and `key`. Partition does not remove repeated keys. Requires
+  // ids.size * ids.stride < 2^32. Ids that the filter drops are left out; the number of dropped ids
+  // is n - begin[kNumShards].
   void Partition(const IdView& ids, const IdFilter& filter);
 
   // Make the keys of one shard distinct. Several threads may call MakeUnique at the same time for

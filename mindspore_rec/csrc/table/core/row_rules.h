@@ -46,7 +46,7 @@ inline void WriteFirst(const ShardContext& context, char* block, int64_t key) {
   Meta(block)->dirty = 0;
   WriteFresh(context, block, key);
 }
-// Fill the state of a row with the rule's initial state. `layout` is the layout of the row.
+// Fill the state of a row with the rule's initial state. The row has the layout `layout`.
 void WriteFreshState(const ShardContext& context, const RowLayout& layout, char* row);
 // Copy a row to another layout, with fresh optimizer state.
 void Relay(const ShardContext& context, const char* from, const RowLayout& layout, char* to);
