@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that run MindSpore cells under a lock and with any batch size, and report errors.
+"""Call MindSpore cells from several threads and with any batch size.
 
 MindSpore deadlocks if two threads run graphs at the same time. In a process with several threads,
 code must hold `graph_lock` while it calls a cell. `CellCaller` holds the lock and compiles one

@@ -42,8 +42,9 @@ class AgeSweep:
         unit: str = "",
     ) -> None:
         self._asked = list(thresholds)
-        # Always simulate threshold 1. At threshold 1, each key has a row, so the number of rows
-        # equals the number of rows and counters at any other threshold.
+        # Always simulate threshold 1. At threshold 1, each key has a row. At any other threshold,
+        # each key has a row or a counter, so the sum of both numbers is the number of rows at
+        # threshold 1.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle

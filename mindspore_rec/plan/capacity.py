@@ -28,9 +28,9 @@ class CapacityRun:
     """Simulate one capacity and one order of eviction, with admission by count.
 
     After each batch, the rows beyond the capacity are evicted, and the counts of evicted rows are
-    reset. Order 'lru' evicts the rows whose keys last occurred the longest time ago. Order 'lfu'
-    evicts the rows with the smallest counts; the count of a row includes the occurrences of the key
-    before its admission. On a tie, the least recently used row is evicted first.
+    reset. Order 'lru' evicts the least recently used rows. Order 'lfu' evicts the rows with the
+    smallest counts; the count of a row includes the occurrences of the key before its admission. On
+    a tie, the least recently used row is evicted first.
 
     Args:
         capacity: maximum number of rows that remain after a batch, at least 1.

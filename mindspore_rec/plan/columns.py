@@ -25,7 +25,8 @@ class KeyColumn:
         key_type: 'id', 'category' or 'auto'. With 'id', the numbers are the keys. With 'category',
             `mindspore_rec.category_keys` hashes the values. With 'auto', the type is 'id' if the
             column's first values are numbers, and 'category' if the first values are text.
-        from_text: True if the log is a text file, so that numbers are read as strings of digits.
+        from_text: True if the log is a text file. The numbers in a text file are read as strings of
+            digits.
 
     Example:
         >>> keys, lengths = KeyColumn("user", "auto", False).convert(pa.array([[7, 9], []]))

@@ -28,7 +28,8 @@ class KeyBatch:
     Args:
         keys: int64 `[lookups]`.
         samples: number of log rows in the batch.
-        time: greatest event time of the batch, in whole seconds; None without a time column.
+        time: greatest event time of the batch, in whole seconds; None if the log has no time
+            column.
     """
 
     keys: np.ndarray
@@ -50,13 +51,13 @@ class KeyLog:
         header: whether CSV and TSV files have a header. Default: True if a column in `keys` or
             `time` is a name.
         key_type: 'id', 'category' or 'auto'. With 'id', the column's numbers are the keys. With
-            'category', values are hashed with the name of the column. With 'auto', the type is 'id'
-            for columns of numbers, and 'category' for columns of text. Default: 'auto'.
+            'category', a key is a hash of the value and the column's name. With 'auto', the type is
+            'id' for columns of numbers, and 'category' for columns of text. Default: 'auto'.
 
     Raises:
         ValueError: an argument is out of range; or, when the log is read, a file is damaged or
             lacks a column, or a value cannot be a key or a time.
-        TypeError: when the log is read, a column's type is not allowed for keys or times.
+        TypeError: a column has a type that keys or times cannot have; raised when the log is read.
         OSError: a file cannot be read.
 
     Example:

@@ -70,7 +70,7 @@ class Curve:
         rows: peak number of rows at each point of the curve.
         bytes: peak size of rows and counters at each point of the curve.
         hit_rate: share of lookups that are hits, at each point of the curve.
-        names: names of the points; no names if the curve has too many points.
+        names: name of each point; an empty list if the curve has too many points for names.
     """
 
     label: str

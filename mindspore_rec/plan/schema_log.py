@@ -27,8 +27,8 @@ class SchemaLog(KeyLog):
 
     Args:
         rows: `Rows` that `mindspore_rec.data.read` returned for a schema, in the order of training.
-        table: name of the table, as `table_names` returns it. Default: None, which means the table
-            of all columns that have no settings of their own.
+        table: name of the table, as `table_names` returns it. If `table` is None, which is the
+            default, the log is for the table that holds all columns without settings of their own.
 
     Raises:
         TypeError: `rows` were not returned by `mindspore_rec.data.read`.

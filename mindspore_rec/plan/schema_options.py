@@ -64,7 +64,8 @@ def rows_of_schema(path: Path, logs: Sequence[Path]) -> Rows:
         logs: files to read in place of the source in the YAML file; empty to read the source.
 
     Raises:
-        ValueError: the file cannot be read, or its source is a topic and there are no logs.
+        ValueError: the file cannot be read, or `logs` is empty although the source in the file is a
+            topic.
     """
     document = read_yaml(path)
     if not isinstance(document, Mapping):

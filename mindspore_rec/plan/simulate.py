@@ -89,7 +89,8 @@ class Plan:
         keys: number of distinct keys.
         row_bytes: bytes of a row, without its digest.
         outcomes: one outcome for each choice.
-        curves: hit rate as a function of memory, one curve for each setting that varies.
+        curves: one curve for each setting that varies; a curve is the hit rate as a function of
+            memory.
     """
 
     samples: int = 0

@@ -60,8 +60,8 @@ def row_bytes(
 ) -> int:
     """Return the bytes of a row: metadata, index entry, value and optimizer state.
 
-    The result does not include the memory that slabs and index reserve for growth. The result does
-    not include `DIGEST_BYTES`, because only some tables store digests.
+    The result does not include the memory that the slabs and the index reserve for growth. The
+    result does not include `DIGEST_BYTES`, because only some tables store digests.
 
     Args:
         embedding_dim: number of floats in the value, 1 to 8192.

@@ -76,8 +76,7 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """Array whose element d is the number of (batch, distinct key) pairs with the stack
-        distance d.
+        """Array whose element d counts the (batch, distinct key) pairs with stack distance d.
 
         A key with the stack distance d has a row in tables of more than d rows.
         """
@@ -117,7 +116,7 @@ class StackDistances:
         )
 
     def _up_to(self, places: np.ndarray) -> np.ndarray:
-        """Return, for each place, the number of keys at this place or at earlier places."""
+        """For each place, return the number of keys at this place and at all earlier places."""
         total = np.zeros(len(places), np.int64)
         at = places + 1
         left = np.arange(len(at))

@@ -131,7 +131,7 @@ class TierPlan:
     Args:
         samples: number of rows of the log.
         steps: number of training steps in one pass over the log.
-        warm_up: number of steps at the log's start that are not counted.
+        warm_up: number of steps at the log's start that only fill the tiers and are not counted.
         lookups: number of lookups.
         keys: number of distinct keys of the log.
         unique_keys: mean number of distinct keys per step, without the warm-up.

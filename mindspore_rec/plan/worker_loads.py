@@ -25,8 +25,7 @@ class WorkerLoads:
     Args:
         workers: number of workers, N.
         rows: int64 `[N]`, number of the log's distinct keys that each worker owns.
-        lookups: int64 `[steps, N]`, for each owner, the number of lookups that all workers make for
-            the owner's keys.
+        lookups: int64 `[steps, N]`, number of lookups of each owner's keys by all workers.
         received: int64 `[steps, N]`, number of keys that all workers send to each owner. Every
             worker sends each of its distinct keys once.
         updated: int64 `[steps, N]`, number of the global batch's distinct keys that each worker
@@ -86,9 +85,7 @@ def count_loads(
 
 
 class _SeenKeys:
-    """Distinct keys of the log; for each key, the number of lookups, and the number of batches that
-    contain the key.
-    """
+    """For each distinct key of the log, counts its lookups and the batches that contain it."""
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.int64)

@@ -107,11 +107,13 @@ def check_no_worker_options(options: argparse.Namespace) -> None:
 def worker_plan(
     options: argparse.Namespace, log: KeyLog | Sequence[tuple[TableGroup, SchemaLog]] | None
 ) -> WorkerPlan:
-    """Return the plan for the options. With `--placements`, also write a file of placements.
+    """Return the plan for the options. With `--placements`, also write the plan's placements to
+    this option's file.
 
     Args:
         options: parsed options of the command line.
-        log: with `--keys`, the log; with `--schema`, the tables and their logs; with neither, None.
+        log: the log if `--keys` is set, or the tables and their logs if `--schema` is set;
+            otherwise None.
 
     Raises:
         ValueError: an option is out of range, or two options exclude each other.

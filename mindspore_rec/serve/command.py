@@ -149,7 +149,7 @@ def _check_inputs(options: argparse.Namespace) -> None:
 
 
 def _check_features(name: str, apart: bool) -> None:
-    """Check that a function can be imported, in a forked process if `apart` is True.
+    """Check that a function can be imported. If `apart` is True, a forked process does the import.
 
     The import of a module such as MindSpore may start threads, and workers that are forked later
     would lack these threads.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedMemory: maps memory with the layout in shared_layout.h into this process. The process that
+// SharedMemory maps into this process the memory that shared_layout.h describes. The process that
 // creates the memory chooses the tables and their settings. Other processes inherit the file
 // descriptor and map the same file.
 //
@@ -29,11 +29,11 @@ class SharedMemory {
   enum class Access { kRead, kWrite };
 
   // Lay out an empty file, such as a memfd. The rows of each table have an address space of
-  // `most_bytes` bytes. All other data of the file share one more address space of `most_bytes`
-  // bytes. Create rounds `most_bytes` up to huge pages, and reduces `most_bytes` if the file would
-  // exceed 2^46 bytes. The file takes memory only for written pages. If the file allows sealing
-  // (MFD_ALLOW_SEALING), its length is sealed. Create sets rows_offset and rows_bytes in the file's
-  // copy of the specs. Requires: no other process has mapped the file yet.
+  // `most_bytes` bytes. A further address space of this size is for all other data. Create rounds
+  // `most_bytes` up to huge pages, and reduces `most_bytes` if the file would exceed 2^46 bytes.
+  // The file takes memory only for written pages. If the file allows sealing (MFD_ALLOW_SEALING),
+  // its length is sealed. Create sets rows_offset and rows_bytes in the file's copy of the specs.
+  // Requires: no other process has mapped the file yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
   // Return whether Create has laid out the file.
   static bool IsCreated(int fd);
@@ -89,8 +89,8 @@ class SharedMemory {
 
   // ---- for any process
 
-  // Clear the reader places of a process that has ended, so that the writer does not wait for
-  // readers of the ended process.
+  // Clear `count` reader places, beginning with place `first`. Call ClearReaders after the process
+  // of these readers has ended, so that the writer does not wait for them.
   void ClearReaders(int first, int count) const;
   // Return the bytes of memory that the file uses.
   uint64_t BytesHeld() const;

@@ -107,7 +107,7 @@ struct Batch {
 
   bool probed = false;      // true if `row` contains the results of the index
   Buffer<int64_t> handles;  // two numbers per distinct key; only for lookups by handle
-  // Copies of the rows in lower tiers. Evaluation reads these copies, and does not promote
+  // Copies of the rows that are in lower tiers. Evaluation reads these copies, and does not promote
   // rows.
   Buffer<char> copies;
 
@@ -118,9 +118,9 @@ struct Batch {
   Buffer<uint32_t> bag;
   Buffer<float> weight;
 
-  // Fill begin, pos and key. Partition does not remove repeated keys. Requires ids.size *
-  // ids.stride < 2^32. Ids that the filter drops are left out; the number of dropped ids is n -
-  // begin[kNumShards].
+  // Fill the members `begin`, `pos` and `key`. Partition does not remove repeated keys. Requires
+  // ids.size * ids.stride < 2^32. Ids that the filter drops are left out; the number of dropped ids
+  // is n - begin[kNumShards].
   void Partition(const IdView& ids, const IdFilter& filter);
 
   // Make the keys of one shard distinct. Several threads may call MakeUnique at the same time for

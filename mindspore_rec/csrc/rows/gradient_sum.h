@@ -3,8 +3,8 @@
 // GradientSum: the gradients of a step, summed by key over all lookups of the table. The gradients
 // of a key are added in the order of the lookups, and within a lookup in the order of the
 // positions. Because of the fixed order, the sum is identical, bit for bit, for any number of
-// threads. Several lookups give the same sum, bit for bit, as a single lookup of all ids of the
-// lookups.
+// threads. The sum is also identical if the ids are split among several lookups or are in a single
+// lookup.
 //
 // If a key has no row, the lookup returns the unknown value. If a later lookup in the step creates
 // a row for the key, the gradient of the unknown value is never added to the row.

@@ -43,14 +43,14 @@ struct EventLists {
   std::vector<int64_t> values;  // [events, width]
 };
 
-// For each row of the batch in order, returns the last `length` events of the user before the row's
-// time, and then adds the row's event. An event is added after all events with the same time.
-// A row's list excludes events that have the same time as the row.
+// For each row of the batch, in order, returns the user's last `length` events before the row's
+// time, and then adds the row's event. An event is added after all events with the same time. A
+// row's list excludes events that have the same time as the row.
 //
 // `rows` [num_rows, layout.dim()] are read and written. If `idle_seconds` is above 0, all events of
 // a user are dropped when the user's newest event is more than `idle_seconds` before the clock. The
-// clock starts at the value of *clock, and moves forward to the time of each later row of the
-// batch. The function stores the last value of the clock in *clock.
+// clock starts at the value of *clock. If a row of the batch has a later time, the clock moves
+// forward to the row's time. The function stores the last value of the clock in *clock.
 //
 // Each row must either contain only zeros (no events) or have been written by KeepEvents. For any
 // other row, the events are arbitrary, and no error is raised.

@@ -14,10 +14,10 @@
 // float16 for which offset + scale * greatest code is at least the greatest number. The error of a
 // number is at most half the scale, unless numbers exceed the range of float16. A number beyond the
 // range of float16 becomes the nearest number that the row can represent. If all numbers of a row
-// are equal, all codes of the row are equal, too: the smallest code for which the scale does not
-// overflow float16. The scale of a row of equal numbers is rounded to the nearest float16. A row
-// with an infinity or a NaN becomes all NaN: scale and offset are NaN, and the codes are 0. The
-// NumPy version of this code, mindspore_rec/common/rows/quantise.py, computes identical rows.
+// are equal, all codes are the smallest code for which the scale does not overflow float16. The
+// scale of a row of equal numbers is rounded to the nearest float16. A row with an infinity or a
+// NaN becomes all NaN: scale and offset are NaN, and the codes are 0. The NumPy version of this
+// code, mindspore_rec/common/rows/quantise.py, computes identical rows.
 #pragma once
 
 #include <cstddef>

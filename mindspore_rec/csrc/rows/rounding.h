@@ -15,10 +15,10 @@
 // in uint32. Element i of the value uses the leading bits of number i of plane 0. Element i of
 // state k is bfloat16, and needs 16 random bits: one half of random number i of plane (k + 1) / 2.
 // If k is odd, state k uses the upper half of the random number; if k is even, the lower half. To
-// save time, random numbers of plane 1 are computed from random numbers of plane 0. The dependence
-// between the planes is harmless: rounding needs only that the random bits of an element's value
-// and of the element's states are almost independent of each other. A number of plane 1 is computed
-// from a number of plane 0, but the halves of the two numbers are almost independent.
+// save time, random numbers of plane 1 are computed from random numbers of plane 0. For one
+// element, rounding needs random bits that are almost independent between the value and the states.
+// The halves of the two numbers meet this condition, although a number of plane 1 is computed from
+// a number of plane 0.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ struct RowLayout {
   NumberType value_type = NumberType::kFloat32;
   NumberType state_type = NumberType::kFloat32;
 
-  // Count of the numbers in the optimizer state, without the score.
+  // Count of the numbers in the state, without the frequency or score.
   int32_t optimizer_width() const { return state_width - (scored ? 1 : 0); }
   size_t value_bytes() const { return PartBytes(dim, value_type); }
   size_t state_bytes() const {

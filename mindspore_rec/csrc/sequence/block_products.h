@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BlockProducts: the products of a linear layer whose rows are computed in blocks of equal size, by
-// oneDNN or, if oneDNN is not loaded, by loops of this library.
+// BlockProducts: the matrix products of a linear layer. The products are computed for blocks with
+// the same number of rows. If oneDNN is loaded, oneDNN computes the products; otherwise, loops of
+// this library do.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,9 @@ class BlockProducts {
   enum class Pass { kForward, kGradient };
   BlockProducts(Pass pass, Precision precision, int64_t rows, const LinearWeight& weight);
 
-  // Returns a block [rows, width] as a factor: `x` itself, or a rounded copy in thread-local
-  // memory. The copy is valid until the thread's next call with the same `place`, which is 0 or 1.
+  // Prepares the block `x` [rows, width] for a product. Returns `x` itself, or a rounded copy in
+  // thread-local memory. The copy is valid until the thread's next call with the same `place`,
+  // which is 0 or 1.
   const void* Factor(int place, int64_t width, const float* x) const;
 
   // y [rows, out] = x W^T

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Normalization of rows by their own mean and variance (layer normalization), and its gradient.
+// Layer normalization, which normalizes each row by the row's mean and variance, and the gradient
+// of layer normalization.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Learned vectors for places in a list. A table has one row per place. Each value gets a place, and
-// the row of this place is added to the value. Without times, the place is the value's distance
-// from the newest value of the list. With times, the place is the bucket
-// (sequence/attention_form.h) of the difference between the value's time and the newest value's
-// time. If a place is beyond the table's last row, the last row is used.
+// A table of learned vectors, with one row per place in a list. Each value gets a place, and the
+// row of this place is added to the value. Without times, the place is the value's distance from
+// the newest value of the list. With times, the place is the bucket (sequence/attention_form.h) of
+// the difference between the value's time and the newest value's time. If a place is beyond the
+// table's last row, the last row is used.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weighted sum of each list's values, and its gradient.
+// Computes the weighted sum of each list's values, and the gradient of this sum.
 #pragma once
 
 #include <cstdint>

@@ -189,9 +189,9 @@ class TargetBackward {
     return of_input;
   }
 
-  // Computes the gradients of the values, and of the weights in W_1 that multiply [v, c v]. For
-  // each list, also computes the gradient of the candidate, and the gradient of the row W c + b
-  // that is added to x_1.
+  // Computes the gradients of the values, and the gradient of the part of W_1 that multiplies
+  // [v, c v]. For each list, also computes the gradient of the candidate, and the gradient of the
+  // row W c + b that is added to x_1.
   void FirstLayer(float* sums, int64_t block, bool adds, const float* of_input) {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;
@@ -240,8 +240,8 @@ class TargetBackward {
     }
   }
 
-  // For the gradient of activation k's inputs, computes means over the rows: the sums of all tasks,
-  // divided by the number of rows.
+  // Computes the means over the rows that the gradient of activation k needs. A mean is the sum
+  // over all tasks, divided by the number of rows.
   void Means(size_t k) {
     std::vector<float>& means = means_[k];
     for (size_t c = 0; c < means.size(); ++c) {

@@ -40,8 +40,8 @@ struct RowMoves {
 class DeviceCache {
  public:
   // `values` is [rows + 3, dim] and belongs to the caller; `values` is null if the host cannot
-  // access the cache's memory. Requires that core and lookup outlive this object; lookup finds rows
-  // on the host.
+  // access the cache's memory. `lookup` finds rows on the host. Requires: core and lookup outlive
+  // this object.
   DeviceCache(TableCore* core, BatchLookup* lookup, const DeviceConfig& config, float* values);
 
   DeviceRows* rows() { return &rows_; }

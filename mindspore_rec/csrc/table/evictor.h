@@ -53,7 +53,7 @@ class Evictor {
   void EvictSlice();
   // Maximum number of rows of the table; -1: no limit.
   int64_t Capacity() const;
-  // Evict at most `most` of the rows over the capacity.
+  // Evict rows over the capacity, but not more than `most` rows.
   void EvictOverCapacity(uint64_t most);
   // Evict `rows` rows from host memory, because the table is over its capacity.
   void EvictFromHost(uint64_t rows);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade: it
-// locks the table's mutex, translates errors, and calls the parts of the table in the right order.
-// Methods that few callers need are in separate classes (TableDevice, TableTiers, ...), which
-// device(), tiers() and similar methods return. TableEngine contains the code that Table,
-// TableDevice, TableTiers, ... share.
+// Table maps each int64 key to a row, which contains floats and optimizer state. Rows are trained
+// by batches. Table is a facade: it locks the table's mutex, translates errors, and calls the parts
+// of the table in the right order. Methods that few callers need are in separate classes
+// (TableDevice, TableTiers, ...), which device(), tiers() and similar methods return. TableEngine
+// contains the code that Table, TableDevice, TableTiers, ... share.
 //
 // A training step works as follows. A training lookup returns a ticket. Accumulate takes a ticket
 // and adds the gradient of the ticket's lookup. After all lookups, Step applies one optimizer
@@ -89,7 +89,8 @@ class Table {
   // any order. A gradient that must wait for an earlier lookup's gradient is copied. Throws
   // std::runtime_error if the ticket is unknown, for example after a step.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Sum the gradients of this step per key, and return the sum of squares of all sums.
+  // For each key, add up the gradients of this step. Return the sum of the squares of all these
+  // sums.
   double GradientSquaredNorm();
   // Update the rows by the optimizer. After the update, visit one slice of the table and evict the
   // slice's rows that are due for eviction; also evict rows over the capacity. If a tier fails or
@@ -108,9 +109,9 @@ class Table {
   // (HashIds) of the ids and the number of ids. If the table has no lower tiers, the result is
   // empty.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
-  // Record the ids of a training lookup for RecentLookups. A lookup over several workers calls
-  // NoteLookup with this worker's ids. Keys that other workers look up in this table are not
-  // recorded.
+  // Record the ids of a training lookup. RecentLookups reads these records. A lookup over several
+  // workers calls NoteLookup with this worker's ids. Keys that other workers look up in this table
+  // are not recorded.
   void NoteLookup(const IdView& ids);
 
   // Look up rows as LookupTrain does, but write one handle per id to `handles` [ids.size, 2], and
@@ -182,7 +183,7 @@ class Table {
   // Free the rows that are due for eviction, and return the number of remaining rows.
   size_t Size();
   std::vector<int64_t> Keys();
-  // Return the table's data about a key. The key need not have a row.
+  // Return the facts that explain why a key has a row or no row. The key need not have a row.
   Explanation Explain(int64_t key);
 
   // ---- whole table ----

@@ -41,9 +41,9 @@ class TableChanges {
   // digest again. Requires an earlier call of Mark. If reading a row throws an exception,
   // KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
-  // Return the digest of all rows: the sum of the rows' digests in Table::Digests. Return no value
-  // if no digest is kept. Throws std::runtime_error if a row's newest value is in device memory
-  // that the host cannot access.
+  // Return the digest of all rows, which is the sum of the digests that Table::Digests passes to
+  // fn. Return no value if no digest is kept. Throws std::runtime_error if a row's newest value is
+  // in device memory that the host cannot access.
   std::optional<uint64_t> KeptDigest();
   // Return the keys of rows in host memory whose values do not match the stored digests, although
   // the table has not changed the rows since the last mark. The places of the rows in memory are

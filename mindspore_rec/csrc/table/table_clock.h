@@ -20,9 +20,9 @@ class TableClock {
   // Set the event time of the next batch, in whole seconds, at least 1. A time older than the
   // watermark has no effect.
   void SetEventTime(int64_t seconds);
-  // Set the clock to any moment, which may be in the past. If Eviction::on_trigger is set, a
-  // horizon later than the new clock moves back to the clock, and an earlier horizon does not
-  // change.
+  // Set the clock to any moment, which may be in the past. If Eviction::on_trigger is set, the
+  // horizon changes only if the new clock is earlier than the horizon; the horizon is then set to
+  // the clock.
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
   // Set the horizon to the moment of the last trigger. The horizon must not be later than the

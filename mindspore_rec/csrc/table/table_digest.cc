@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: the digests of rows, computed by reading each row.
+// The methods of Table that read rows and compute the rows' digests.
 #include <algorithm>
 #include <vector>
 

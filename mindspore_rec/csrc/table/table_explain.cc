@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: the method Explain, which returns the table's data about a key.
+// The method Table::Explain returns the facts that explain why a key has a row or no row.
 #include <cmath>
 
 #include "readers/quantised_rows.h"

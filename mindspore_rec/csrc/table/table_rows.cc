@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: operations on rows by key.
+// The methods of Table that access rows by key.
 #include <algorithm>
 #include <cstring>
 #include <utility>

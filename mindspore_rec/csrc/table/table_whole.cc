@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: export and import of whole tables.
+// The methods of Table that export, import or clear a whole table.
 #include <algorithm>
 #include <cstring>
 #include <utility>

@@ -80,8 +80,8 @@ struct RecordShape {
   // tombstone record is an array of tombstones, and `key` is the number of tombstones.
   void Encode(uint64_t segment, uint64_t slot, RecordKind kind, int64_t key, const void* payload,
               char* out) const;
-  // True if the record_bytes bytes at `record` are a valid record that Encode wrote for the same
-  // segment and slot.
+  // True if `record` [record_bytes] is a valid record that Encode wrote for the same segment and
+  // slot.
   bool Valid(uint64_t segment, uint64_t slot, const char* record) const;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeyPositions: int64 key -> 44-bit position, exact, with 12 bytes per entry. If there are at least
-// a million keys, and few keys were erased, KeyPositions takes at most 16 bytes per key. If there
-// are few keys, KeyPositions takes 100 kB.
+// KeyPositions is an exact map from int64 keys to 44-bit positions, with 12 bytes per entry. If
+// there are at least a million keys, and few keys were erased, KeyPositions takes at most 16 bytes
+// per key. If there are few keys, KeyPositions takes 100 kB.
 //
 // The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
 // bits select one of 4096 tables and need not be stored. The hash's lower 52 bits are hashed again
@@ -11,9 +11,9 @@
 // and Knuth 1974). A search for an entry begins at the entry's home place, which is proportional to
 // the entry's hash. Insertions keep the entries sorted by hash. A search for an absent key ends at
 // the first hash that is greater than the key's hash. To grow a table, KeyPositions moves the
-// table's entries in one sequential pass. A table grows by a tenth when it is 0.88 full, so it
-// takes 13.6 to 15.4 bytes per key. A table shrinks only when it is less than 0.4 full, so it can
-// take 31 bytes per key after many erasures.
+// table's entries in one sequential pass. A table that is 0.88 full grows by a tenth, so a growing
+// table takes 13.6 to 15.4 bytes per key. A table shrinks only when it is less than 0.4 full, so
+// after many erasures a table can take 31 bytes per key.
 //
 // The constant hash chooses a key's part, so a part has the same keys in every process. The order
 // of the keys within a part depends on the secret numbers. An attacker who inserts only keys of a

@@ -6,9 +6,9 @@
 // append. A walk reads the log in order. The walk returns a record if the index points to this
 // record when the record is read. A walk that reaches the end of the log finds every row. If
 // writers append so fast that the walk does not reach the end, the walk stops after twice the
-// initial size of the log. The walk then searches the index, part by part, for rows after the point
-// where the walk stopped, and reads these rows. If the index points to a row before the point where
-// the walk stopped, the walk has already returned the row.
+// initial size of the log. After this stop, each part of the index is searched for rows that lie
+// beyond the point where the walk stopped, and these rows are read. If the index points to a row
+// before the point where the walk stopped, the walk has already returned the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected. A walk through the index checks all collected
@@ -260,8 +260,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   doubtful_ = true;
 }
 
-// Throws Corruption if the index points to a damaged record in doubts_. If `now` is true, the index
-// is walked through even if the last walk through the index was recent.
+// Throws Corruption if the index points to a damaged record. The damaged records are in doubts_. If
+// `now` is true, the index is walked through even if the last walk through the index was recent.
 void SsdScan::ResolveDoubts(bool now) {
   if (!doubtful_) return;
   std::vector<bool> here(doubts_.size());

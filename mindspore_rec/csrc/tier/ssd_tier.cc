@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading and writing of an SsdTier. The file ssd_recovery.cc opens a tier, ssd_gc.cc collects
-// garbage, and ssd_scan.cc walks over all rows.
+// The methods of SsdTier that read and write rows. The file ssd_recovery.cc opens a tier, ssd_gc.cc
+// collects garbage, and ssd_scan.cc walks over all rows.
 #include "tier/ssd_tier.h"
 
 #include <algorithm>

@@ -19,9 +19,9 @@
 //    After errors other than a failed sync, the tier can still be written.
 //  * While a tier is open for writing, its directory cannot be opened a second time, not even
 //    read-only (ensured by a lock on the directory's LOCK file).
-//  * A Scan reads the log in order, in blocks of at most two megabytes or one row, and needs memory
-//    for a few such blocks. If rows are appended as fast as the scan reads them, the scan finally
-//    reads the remaining rows through the index.
+//  * A Scan reads the log in order, in blocks. A block has at most two megabytes, or contains one
+//    larger row. A Scan needs memory for a few blocks. If rows are appended as fast as the scan
+//    reads them, the scan finally reads the remaining rows through the index.
 //
 // Any thread may call any method; Close makes all other calls end. A forked child must neither use
 // nor destroy a tier of its parent, because the background thread exists only in the parent.

@@ -78,9 +78,9 @@ class Tier {
 
   // Starts a walk over the rows. If a row exists during the whole walk and is not written, the walk
   // returns it at least once. If a row is written or erased during the walk, the row may be
-  // returned twice or not at all. A row that garbage collection or a spill moves may be returned
-  // twice. A returned row has contents that the row had at some moment of the walk. The walk ends
-  // even if rows are written all the time.
+  // returned twice or not at all. If garbage collection or a spill moves a row, the row may be
+  // returned twice. A returned row has contents that the row had at some moment of the walk. The
+  // walk ends even if rows are written all the time.
   //
   // If `exact` is true, each row is returned exactly once, provided that no thread writes, erases,
   // clears or compacts during the scan's lifetime. Garbage collection waits for the end of an exact

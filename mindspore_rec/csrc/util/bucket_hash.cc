@@ -43,8 +43,8 @@ uint64_t ProcessSeed() {
   constexpr unsigned kDoNotWait = 1;  // GRND_NONBLOCK
   if (syscall(SYS_getrandom, &seed, sizeof seed, kDoNotWait) == sizeof seed) return seed;
 #endif
-  // If the system call is missing or would wait, use the 16 random bytes that the kernel passes to
-  // each program, the time and the process id.
+  // If the system call is missing or would wait, combine the time, the process id, and the 16
+  // random bytes that the kernel passes to each program.
   uint64_t words[2] = {};
   if (const auto* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM))) {
     std::memcpy(words, bytes, sizeof words);

@@ -19,8 +19,8 @@ __attribute__((always_inline)) inline constexpr size_t BytesOf(NumberType type) 
 
 // "float32", "bfloat16", "float16".
 const char* NameOf(NumberType type);
-// Throws std::invalid_argument, with `argument` in the message, if `name` is not a name of a
-// NumberType.
+// If `name` is not a name of a NumberType, throws std::invalid_argument; the message contains
+// `argument`.
 NumberType ParseNumberType(const std::string& name, const char* argument);
 
 // Write n float32 numbers as numbers of type `type`, rounded to the nearest, ties to even.

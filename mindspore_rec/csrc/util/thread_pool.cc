@@ -23,12 +23,12 @@ constexpr uint64_t kInside = 0xffff;  // number of workers
 constexpr uint64_t kOpen = kInside + 1;
 constexpr uint64_t kLoop = 2 * kOpen;
 
-// Time for which a worker polls for the next loop before it sleeps. An operator starts several
+// If there is no loop, a worker polls for this time, and then sleeps. An operator starts several
 // loops within microseconds, and waking a sleeping thread takes longer than one of these loops. If
 // a worker polled for much longer, MindSpore's own threads could not use the worker's core.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
-// Time for which the caller polls for workers that still run a task, before the caller sleeps.
+// If workers still run a task, the caller polls for this time, and then sleeps.
 constexpr auto kWaitSpin = std::chrono::microseconds(300);
 
 inline void CpuRelax() {
@@ -183,7 +183,7 @@ void ThreadPool::SleepUntilChanged(Worker* worker, uint64_t seen) {
   worker->kept_off = false;
 }
 
-// Enters the latest loop if it is open, and sets `seen` to the loop's index.
+// If the latest loop is open, enters the loop. In any case, sets `seen` to the loop's index.
 bool ThreadPool::Enter(uint64_t* seen) {
   uint64_t gate = gate_.load(std::memory_order_acquire);
   while ((gate & kOpen) != 0) {

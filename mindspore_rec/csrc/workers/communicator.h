@@ -121,10 +121,10 @@ class Communicator {
 
   // Sends a message to another worker or to this worker. Copies the data and returns at once.
   void Send(int to, int tag, const void* data, size_t bytes);
-  // If a message with the tag has arrived from worker `from` (kAny: from any worker), receives the
-  // message.
+  // If a message with tag `tag` has arrived from worker `from` (kAny: from any worker), receives
+  // the message.
   std::optional<WorkerMessage> TryReceive(int from, int tag);
-  // Waits for a message with the tag from worker `from` (kAny: from any worker).
+  // Waits for a message that has tag `tag` and comes from worker `from` (kAny: from any worker).
   WorkerMessage Receive(int from, int tag);
 
  protected:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients over workers: gradients are summed by key and sent to the owners of the rows. The
-// owners add the sums of all workers in the order of the workers' ranks.
+// Exchange of gradients: each worker sums its gradients by key, and sends the sums to the owners of
+// the rows. The owners add the sums of all workers in the order of the workers' ranks.
 #include <cstring>
 #include <functional>
 #include <memory>

@@ -37,7 +37,7 @@ struct MessageHead {
 };
 
 // Pauses a waiting loop. At first, Pause only yields to other threads, so that the loop continues
-// quickly. Later, Pause sleeps, so that threads that compute can use the core.
+// quickly. In later calls, Pause sleeps, and other threads can use the core.
 class Patience {
  public:
   void Pause() {

@@ -51,7 +51,7 @@ class MpiCommunicator final : public Communicator {
   // piece.
   template <typename Fn>
   void ForPieces(size_t bytes, const Fn& fn) const;
-  // Starts to send or to receive in pieces of at most MpiJob::most_bytes.
+  // Starts to send or to receive a message, in pieces of at most MpiJob::most_bytes.
   void StartSend(const char* data, size_t bytes, int to, int tag, Messages* messages);
   void StartReceive(char* data, size_t bytes, int from, int tag, Messages* messages);
   // Waits for all messages. Ends the job if the wait takes too long or a worker has announced its

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MpiJob: this process as a worker of a job that Open MPI's launcher started. MpiJob manages MPI
-// itself, the channels, and the end of the job. The job ends when all workers have succeeded, or
-// when a worker fails or hangs.
+// MpiJob connects this process, as a worker, to the job that Open MPI's launcher started. MpiJob
+// manages MPI itself, the channels, and the end of the job. The job ends when all workers have
+// succeeded, or when a worker fails or hangs.
 //
 // MPI cannot continue without a worker, so every failure ends the whole job, and a new job starts
 // from the last checkpoint. MPI_Finalize waits for all workers, so a failed worker must not call
@@ -38,7 +38,7 @@ struct MpiJobOptions {
 
 class MpiJob {
  public:
-  // Exit code of a worker that ends the job after a wait that took too long.
+  // Exit code of a worker that ends the job because a wait took too long.
   static constexpr int kHangCode = 124;
 
   // Starts MPI and creates the channels, once per process. The job lives as long as the process.
@@ -68,8 +68,8 @@ class MpiJob {
   void RequireMember() const;
 
   // Announce the end of this worker, and wait until all workers have announced their end. Return
-  // false at once if another worker still waits for this worker in an exchange. Leave waits a few
-  // seconds for exchanges of other threads to finish.
+  // false at once if another worker still waits for this worker in an exchange. Before the
+  // announcement, other threads get at most 5 seconds to finish their exchanges.
   bool Leave();
   // Calls Leave, then ends MPI; channels are then unusable. Throws WorkerError if another worker
   // waits for this worker.
@@ -80,8 +80,8 @@ class MpiJob {
   // Print the reason, what this worker waits for, and this worker's stacks. Then end the process
   // and, as a result, the job. EndHung first tells all other workers to print what they wait for,
   // and their stacks. EndLeft is called if this worker waits for the worker with rank `left`, which
-  // has announced its end. Before this worker ends, EndLeft waits at most 20 seconds for the exit
-  // of the worker with rank `left`, so that the job gets the exit code of this other worker.
+  // has announced its end. Before this worker ends, EndLeft waits at most 20 seconds until the
+  // worker with rank `left` exits. The job then gets the exit code of worker `left`.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

@@ -23,8 +23,8 @@ struct MpiShim {
   int version;  // kMpiShimVersion
   MpiRequest null_request;
 
-  // Starts MPI for calls from many threads. If MPI was already started, `started` is 0.
-  // `threads_are_safe` is 0 if MPI does not allow calls from many threads.
+  // Starts MPI for calls from many threads. `started` becomes 1 if this call started MPI, and 0 if
+  // MPI was already started. `threads_are_safe` is 0 if MPI does not allow calls from many threads.
   int (*init)(int* rank, int* size, int* threads_are_safe, int* started);
   int (*library_version)(char* text, int capacity);
   int (*finalize)();
@@ -42,8 +42,8 @@ struct MpiShim {
   // code for each completed request; `bytes` contains the number of received bytes for each request
   // that receives. If all requests are null_request before the call, `done` becomes -1.
   int (*test_some)(int n, MpiRequest* requests, int* done, int* places, int* errors, int* bytes);
-  // Takes the next message with the tag, if one has arrived; `receive_matched` then receives the
-  // message's data.
+  // If a message that matches `from` and `tag` has arrived, takes the message. `receive_matched`
+  // then receives the message's data.
   int (*probe)(MpiHandle communicator, int from, int tag, int* found, int* sender, int* bytes,
                MpiHandle* message);
   int (*receive_matched)(MpiHandle message, void* data, int bytes, MpiRequest* request);

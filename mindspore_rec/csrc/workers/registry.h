@@ -18,8 +18,8 @@
 
 namespace msrec {
 
-// Kinds of operators. OpTimes contains the number and the total time of a table's calls of each
-// kind, for the placement report.
+// Kinds of operators. For each kind, OpTimes contains the number of a table's calls and their total
+// time. The placement report uses OpTimes.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {
@@ -30,7 +30,7 @@ struct OpTimes {
 struct Registered {
   int64_t id = 0;
   std::shared_ptr<Table> table;
-  // The table over all workers, with `table` as this worker's part; null if there is only this
+  // The table over all workers; `table` is this worker's part of it. Null if there is only this
   // process.
   std::shared_ptr<ShardedTable> over_workers;
   // True if a newer table has the same name. The older table keeps its rows, and becomes usable

@@ -34,8 +34,8 @@ enum class RowRequest : uint32_t {
   kExplain,     // key -> Explanation
 };
 
-// The first number of a reply. After this number, the reply contains the text of an error or the
-// result of the request.
+// The outcome of a request, which is the first number of the reply. After this number, the reply
+// contains the text of an error or the result of the request.
 enum class RowReply : uint32_t { kDone, kInvalid, kFailed };
 
 // Reads values from a message. Every method that reads throws std::runtime_error if the message is

@@ -52,8 +52,9 @@ class RowService {
 
   void Run();
   void Serve();
-  // Answer a request and return true. If the request's table is missing, send an error if `last` is
-  // true; otherwise, send nothing and return false.
+  // If the request's table is missing and `last` is false, send nothing and return false. In all
+  // other cases, answer the request and return true. If the table is missing, the answer is an
+  // error.
   bool Answer(const WorkerMessage& request, bool last);
   void AnswerWaiting();
   // Keep a request for at most 10 seconds, until the request's table exists.

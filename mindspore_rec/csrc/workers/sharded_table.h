@@ -42,8 +42,8 @@ struct KeptLookup {
   size_t grad_rows = 0;
   bool idle = false;
   bool summed = false;  // `sums` is filled
-  // The following members describe the keys that this worker owns in the batches of all workers;
-  // the keys in worker 0's batch are first.
+  // The following members describe the keys that this worker has received as their owner. The keys
+  // from worker 0 are first.
   int64_t owner_ticket = 0;
   std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number

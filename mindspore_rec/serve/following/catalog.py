@@ -33,8 +33,8 @@ class _Known(NamedTuple):
     Attributes:
         identity: numbers that identify the checkpoint's directory, taken when the manifest was
             read.
-        fingerprint: value that changes if the checkpoint's files change, taken before the manifest
-            was read.
+        fingerprint: value that changes if the checkpoint's files change. The value was computed
+            before the manifest was read.
         entry: the checkpoint.
     """
 
@@ -195,7 +195,7 @@ class Catalog:
         return sum(kind == "delta" and at > step for at, kind in self.names.values())
 
     def first_chain(self) -> list[Entry]:
-        """Return a full checkpoint and its deltas up to the newest reachable state, or []."""
+        """Return a full checkpoint and deltas to the newest reachable state; [] if none exist."""
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:

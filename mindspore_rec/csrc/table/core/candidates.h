@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Candidates: counts of a shard's keys that have no row yet. Admission needs these counts. The
-// counts are exact, with one counter per key, or approximate, in a sketch. Not thread safe; each
+// counts are either exact (one counter per key) or approximate (a sketch). Not thread safe; each
 // object belongs to one shard.
 #pragma once
 

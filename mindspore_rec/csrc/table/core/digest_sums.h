@@ -101,8 +101,8 @@ class DigestSums {
   }
 
  private:
-  // Return the key in `of_` for a row. The key omits fields that do not affect the row's eviction,
-  // so that there are few sums.
+  // Return the key of a row's sum in `of_`. The key omits fields that do not affect the row's
+  // eviction, so that there are few sums.
   uint64_t Seen(const RowMeta& meta) const {
     return (by_steps_ ? uint64_t{meta.last_step} << 32 : 0) | (by_seconds_ ? meta.last_time : 0);
   }

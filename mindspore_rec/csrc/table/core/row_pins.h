@@ -69,14 +69,14 @@ class RowPins {
     copies_ += !pin.copy;
     pin.copy = 1;
   }
-  // Record that the row in place `id` is removed from the table. If the row has a copy in a lower
-  // tier, the copy must be erased later.
+  // Record that row `id` is removed from the table. If the row has a copy in a lower tier, the copy
+  // must be erased later.
   void Depart(uint32_t id, int64_t key) noexcept {
     if (!pins_[id].copy) return;
     departed_.push_back(key);
     --copies_;
   }
-  // Record that from now on, the row of place `id` is only in a lower tier.
+  // Record that row `id` has left host memory and is now only in a lower tier.
   void Demote(uint32_t id) noexcept { copies_ -= pins_[id].copy; }
   // Return the keys of removed rows whose copies in lower tiers must still be erased. Call
   // ForgetDeparted only after the copies have been erased.

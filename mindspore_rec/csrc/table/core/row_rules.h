@@ -2,8 +2,8 @@
 //
 // Rules for one row, based on the settings and the clock of a table. The rules compute the first
 // contents of a row, whether and why a row must be evicted, and the row's eviction priority. The
-// argument of a rule is the block of a row (row_layout.h), in host memory or copied from a lower
-// tier.
+// argument of a rule is the block of a row (row_layout.h). The block is in host memory, or is a
+// copy from a lower tier.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ inline void WriteFirst(const ShardContext& context, char* block, int64_t key) {
   Meta(block)->dirty = 0;
   WriteFresh(context, block, key);
 }
-// Fill the state of a row with the rule's initial state. `layout` is the layout of the row.
+// Fill the state of a row with the rule's initial state. The row has the layout `layout`.
 void WriteFreshState(const ShardContext& context, const RowLayout& layout, char* row);
 // Copy a row to another layout, with fresh optimizer state.
 void Relay(const ShardContext& context, const char* from, const RowLayout& layout, char* to);

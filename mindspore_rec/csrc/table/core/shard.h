@@ -103,7 +103,7 @@ class Shard {
   // `norms` is true, also drop rows with a small norm. Returns true if the shard's last place has
   // been visited.
   bool EvictSlice(size_t rows, bool norms);
-  // Begin the next call of EvictSlice at the first place.
+  // Let the next call of EvictSlice begin at the first place.
   void RestartSweep() { cursor_ = 0; }
   // Drop the row of `key` if the row is due for eviction.
   void EvictDue(int64_t key);

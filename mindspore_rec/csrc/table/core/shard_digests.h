@@ -47,7 +47,7 @@ class ShardDigests {
   // True if all digests are up to date: no row has been touched since the digests were computed.
   bool fresh() const { return fresh_; }
   void SetFresh(bool fresh) { fresh_ = fresh; }
-  // True if, when a row is put into host memory, the sum already includes the row's digest.
+  // True if the sums already include the digest of a row that is put into host memory.
   bool ComesDigested() const { return kept_ && (context_.tiered || context_.has_unseen()); }
   bool HasRoom(size_t places) const { return digests_.size() >= places; }
   // Enlarge the arrays to `places` places.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepLookups: the lookups of a step that still wait for their gradients, indexed by ticket, and
-// the sum of the gradients that have arrived. Gradients may arrive in any order, but are summed in
-// the order of the lookups.
+// StepLookups contains the lookups of a step that have no gradients yet, indexed by ticket, and the
+// sum of the gradients that have arrived. Gradients may arrive in any order, but are summed in the
+// order of the lookups.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ class StepLookups {
   GradientSum& gradients() { return gradients_; }
   // The tokens of the gradients since the last step.
   GradientTokens& tokens() { return tokens_; }
-  // Sum of squares of the gradients, after the gradients of each key are summed.
+  // Adds up the gradients of each key, and returns the sum of the squares of these sums.
   double SquaredNorm();
 
   // Drop lookups and gradients at the end of the step.
@@ -71,8 +71,8 @@ class StepLookups {
   void ReserveNote();
   void Note(const IdView& ids);
   // Return, for each training lookup of this step, the hash (HashIds) of the ids and the number of
-  // ids. If this step has no training lookups, return the values of the last step that had training
-  // lookups.
+  // ids. If this step has no training lookups, return the hashes and numbers of the last step that
+  // had training lookups.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }

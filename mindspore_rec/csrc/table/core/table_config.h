@@ -41,7 +41,8 @@ struct TableConfig {
   Initializer initializer;  // the initializer's seed is computed from `seed` and the table's name
   uint64_t seed = 0;
   int64_t vocabulary = 0;  // > 0: a static table of keys 0 .. vocabulary - 1
-  // Static table: true to return zeros for ids outside the vocabulary, false to throw.
+  // For a static table: if true, lookups return zeros for ids outside the vocabulary; if false,
+  // lookups throw.
   bool outside_zeros = false;
   // Training lookups return `unknown_value` for unknown keys and for keys that are not admitted;
   // evaluation lookups return `serving_unknown_value`. Each vector has dim floats, or one float for

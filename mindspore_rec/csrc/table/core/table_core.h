@@ -41,7 +41,7 @@ struct TableCore {
   Shard& ShardFor(int64_t key) const { return *shards[ShardNumber(key)]; }
   // Whether this worker owns the row of a key.
   bool Owns(int64_t key) const { return context.placement.Owns(key); }
-  // For a static table, the number of keys whose rows this worker owns.
+  // Return the number of keys whose rows this worker owns. Requires a static table.
   size_t OwnedVocabulary() const;
   // Number of rows inserted so far.
   uint64_t Inserted() const;

@@ -41,10 +41,10 @@ class TableMutex {
     Hold* const outer_;
   };
 
-  // Whether this process created the mutex.
+  // True if this process created the mutex.
   bool own_process() const { return owner_.here(); }
   void Require() const { owner_.Require(subject_); }
-  // Whether this thread is inside a call on any table.
+  // True if this thread is inside a call on any table.
   static bool InsideCall();
 
  private:

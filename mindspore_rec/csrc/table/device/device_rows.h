@@ -30,7 +30,7 @@ namespace msrec {
 struct DeviceConfig {
   int64_t rows = 0;
   bool lfu = false;
-  // Whether `values` and the states are in host memory. If `shared` is false, the caller must copy
+  // True if `values` and the states are in host memory. If `shared` is false, the caller must copy
   // the rows between the device and the host.
   bool shared = true;
 };

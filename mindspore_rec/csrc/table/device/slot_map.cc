@@ -159,8 +159,8 @@ bool SlotMap::Refill() {
   return true;
 }
 
-// A search stops at an empty place, so the removed entry must not leave a gap. A later entry is
-// moved back into the gap if the entry's home place is not after the gap.
+// A search stops at an empty place, so the removed entry must not leave a gap. If the home place of
+// a later entry is at or before the gap, this entry is moved back into the gap.
 void SlotMap::EraseFromIndex(uint32_t slot) {
   size_t at = Home(keys_[slot]);
   while (index_[at] != slot + 1) at = (at + 1) & mask_;
