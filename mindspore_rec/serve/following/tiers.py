@@ -175,7 +175,7 @@ def _remove_if_dead(path: Path) -> None:
 
 
 def add_tier_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `tiers_of` reads."""
+    """Add the command-line options that `tiers_of` reads."""
     group = parser.add_argument_group("tables larger than memory")
     group.add_argument("--host-rows", type=int, metavar="N", help="rows of a table in host memory")
     group.add_argument(

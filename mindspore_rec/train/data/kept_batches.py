@@ -214,7 +214,7 @@ def _table_of(kept: KeptEvents, tables: Mapping[str, Any]) -> Any:
 
 
 class _Scratch:
-    """Temporary rows of users, which hide the rows in a table but do not change the table.
+    """Temporary rows for users. A user's temporary row is read in place of the table's row.
 
     Args:
         table: the table.

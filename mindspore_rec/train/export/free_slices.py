@@ -77,7 +77,7 @@ def _change_slices(graph: Any, change: _Change) -> None:
 
 
 def _from_end(place: int, size: int, sizes: Collection[int]) -> int:
-    """Return `place`, as a negative index if it is in the second half of a dynamic dimension.
+    """Return `place`, or a negative index for a place in the second half of a dynamic dimension.
 
     Args:
         place: start or end of a slice.

@@ -123,7 +123,7 @@ class _Reason:
         if ids is not None:
             return self._no_ids(*ids.groups())
         doubles = [i for i, column in enumerate(self._batch) if _dtype(column) == "float64"]
-        # MindSpore's error may name no dtype, only a kernel that MindSpore could not choose.
+        # MindSpore's error may name only the failed kernel, and no dtype.
         if doubles and re.search("float64|KernelMod Init Failed", self._text, re.IGNORECASE):
             return (
                 f"{self._title(doubles[0])} is float64: networks compute in float32, "

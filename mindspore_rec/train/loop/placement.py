@@ -216,7 +216,7 @@ class PlacementMonitor(Callback):
         self._before: dict[str, _Times] = {}
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Start the counts of calls and times from 0."""
+        """Begin the measurement for the first report."""
         self._restart(run_context.original_args().network)
 
     def on_train_step_end(self, run_context: RunContext) -> None:

@@ -284,9 +284,8 @@ class RecModel(ModelEvaluation):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
-            sink_size: number of steps per epoch, if `sink_size` is above 0. With a `sink_size`
-                above 0, an epoch may end in the middle of a pass over the data. Default: -1, which
-                means that an epoch is one pass over the data.
+            sink_size: number of steps per epoch, or -1. If `sink_size` is -1, an epoch is one pass
+                over the data; otherwise, an epoch may end in the middle of a pass. Default: -1.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: whether to show progress and the summary on standard error. If standard error
@@ -515,9 +514,9 @@ class RecModel(ModelEvaluation):
             stop_on_nan: see `train`. Default: True.
 
         If a cache prefetches, the step of a batch begins only after the next `CacheConfig.prefetch`
-        batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
-        `StreamingDataset`, the step does not wait if the stream has no further rows yet. If the
-        data are from a source that pauses but does not read a `StreamingDataset`, use a small
+        batches have been read. An exception is a `StreamingDataset`, also as the source of
+        `FeatureBatches`: while the stream has no further rows, the step does not wait. If the data
+        are from a source that pauses but does not read a `StreamingDataset`, use a small
         `CacheConfig.prefetch`.
 
         Returns:

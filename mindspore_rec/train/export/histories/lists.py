@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX nodes for lists: the list and the index of each value, and blocks of padded lists.
+"""ONNX nodes that find the list and the index of each value, and that pad lists to blocks.
 
 Offsets are int64 `[B + 1]`. N is the number of values, which is the last offset.
 """
@@ -92,7 +92,7 @@ class Lists:
 
 
 def longest_of(nodes: Nodes, counts: str) -> str:
-    """Return the maximum of the counts `[n]`, at least 1; int64 `[1]`."""
+    """Return the largest of the counts, or 1 if all counts are 0; int64 `[1]`."""
     return nodes.add(
         "Max", nodes.add("ReduceMax", counts, axes=[0], keepdims=1), nodes.constant([1])
     )
