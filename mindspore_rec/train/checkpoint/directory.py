@@ -80,9 +80,9 @@ def save_checkpoint(
         states: dict from names to further objects whose states are saved, for example a
             `QuantileScale`. Each object has the methods `state_dict()` and
             `load_state_dict(state)`. Default: none.
-        publication: `Publication` with the builder, the function that makes the network for
-            predictors. Default: None, which means that a predictor must be constructed with a
-            network.
+        publication: `Publication` that names the builder. The builder is the function that makes
+            the network for predictors. Default: None, which means that a predictor must be
+            constructed with a network.
 
     Raises:
         TypeError: an argument is of the wrong type.

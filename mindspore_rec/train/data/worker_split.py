@@ -66,9 +66,9 @@ class WorkerSplit(BatchWrapper):
         by: "rows", "batches" or "worker".
 
     Attributes:
-        fingerprint: number of rows and digest of the last whole batch, computed before its rows
-            were divided. The number of rows and the digest must be equal on all workers.
-            `fingerprint` is None if no check is needed.
+        fingerprint: `(rows, digest)` of the last batch: the number of rows and the digest, before
+            the batch was divided. The fingerprints of all workers must be equal. `fingerprint` is
+            None if no check is needed.
     """
 
     def __init__(self, source: BatchSource, by: str = "rows") -> None:

@@ -150,7 +150,7 @@ class _Reason:
         return ""
 
     def _wrong_class(self) -> str:
-        """Return an explanation if the label is a class number out of range; otherwise ''."""
+        """Return an explanation if a label is not a valid class number; otherwise ''."""
         match = _OTHER_CLASS.search(self._text)
         if match is None or not self._labelled or "int" not in _dtype(self._batch[-1]):
             return ""

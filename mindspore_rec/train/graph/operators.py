@@ -106,8 +106,8 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # Wait for the operator. Otherwise, PyNative mode would raise the operator's error
-                # only at a later operation.
+                # Wait for the operator, so that its error is raised here. Without the wait,
+                # PyNative mode raises the error at a later operation.
                 _pynative_executor.sync()
             return result
 

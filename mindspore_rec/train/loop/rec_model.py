@@ -513,11 +513,10 @@ class RecModel(ModelEvaluation):
             progress: see `train`. Default: True.
             stop_on_nan: see `train`. Default: True.
 
-        If a cache prefetches, the step of a batch begins only after the next `CacheConfig.prefetch`
-        batches have been read. An exception is a `StreamingDataset`, also as the source of
-        `FeatureBatches`: while the stream has no further rows, the step does not wait. If the data
-        are from a source that pauses but does not read a `StreamingDataset`, use a small
-        `CacheConfig.prefetch`.
+        If `CacheConfig.prefetch` is N, N further batches are read before a batch's step begins. An
+        exception is a `StreamingDataset`, also as the source of `FeatureBatches`: while the stream
+        has no further rows, the step does not wait. If the data are from a source that pauses but
+        does not read a `StreamingDataset`, use a small `CacheConfig.prefetch`.
 
         Returns:
             Summary of the run.
