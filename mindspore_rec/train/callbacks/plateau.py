@@ -184,9 +184,9 @@ class EarlyStopping(_Watch):
         best: best value so far; None if there was no evaluation yet.
         best_step: step of the best evaluation, counted from the beginning of the run; 0 if there
             was no evaluation yet.
-        path: pairs (number of steps, factor of the learning rates) that describe the steps from the
-            first weights to the best weights. Steps that were undone by a return to the best
-            weights are not in `path`.
+        path: list of pairs `(steps, factor)`, in the order of training: to reach the best weights,
+            the training made `steps` steps at `factor` times the initial learning rates. Steps that
+            a cut has undone are not counted.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does

@@ -28,8 +28,8 @@ class Publication:
             Default: None, which means that each predictor must be constructed with a network.
         builder_arguments: keyword arguments of `builder`. Each value must be a JSON value. Default:
             none.
-        builder_inputs: inputs of the builder's network, as strings such as 'ids:INT64:-1,26', for
-            predictors. Default: None, which means the inputs that were passed to the network's
+        builder_inputs: strings such as 'ids:INT64:-1,26', one for each input of the builder's
+            network. Default: None, which means the inputs that were passed to the network's
             `set_inputs`.
 
     Raises:

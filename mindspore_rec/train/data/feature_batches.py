@@ -30,7 +30,7 @@ class FeatureBatches(BatchWrapper):
     For FeatureSpec objects, each batch contains the keys of each feature, followed by the columns
     that no feature reads. The label is not a feature, so it stays the last column. For a
     FeaturePipeline, each batch contains the pipeline's arrays. The timestamp is not a column of the
-    batch, but the latest timestamp is the batch's event time. Just before a batch's step,
+    batch. The batch's event time is the latest timestamp of its rows. Just before a batch's step,
     `RecModel` sets the batch's event time on the tables in which the network looks up the features.
     For a Dataset, the threads of the pipeline compute the keys ahead of the step.
 

@@ -178,9 +178,9 @@ def custom_op(
 def set_num_threads(num_threads: int) -> None:
     """Set the number of threads that each table operator uses, including the calling thread.
 
-    The initial number is the value of the environment variable `MINDSPORE_REC_NUM_THREADS`. If the
-    variable is not set, the initial number is the number of CPUs on which the process may run.
-    Results do not depend on the number of threads.
+    The environment variable `MINDSPORE_REC_NUM_THREADS` sets the initial number. The variable's
+    default is the number of CPUs on which the process may run. Results do not depend on the number
+    of threads.
 
     Args:
         num_threads: number of threads, 1 to 1024.

@@ -83,8 +83,8 @@ class MergedMetric(Metric):
         """Add the rows of other metrics, whose `state_dict` returned the elements of `states`.
 
         Raises:
-            ValueError: the class or settings of a state differ from this metric. A ValueError is
-                raised before any rows are added.
+            ValueError: a state is from a metric of another class or with other settings. A
+                ValueError is raised before any rows are added.
         """
         all_states = list(states)
         mine = self.state_dict()

@@ -27,7 +27,7 @@ class Mark(nn.Cell):
         build: function that builds the nodes which replace the mark.
 
     Inputs:
-        - **like** (Tensor): any Tensor of the output's shape in the exported model.
+        - **like** (Tensor): any Tensor with the shape of the output.
         - **inputs** (Tensor): the inputs of the nodes, float32 or integers.
 
     Outputs:
