@@ -352,8 +352,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        If the newest checkpoint was saved before the evaluation of the same step, a restart needs
-        the best weights of an earlier step.
+        A checkpoint at the step of the best evaluation may be older than the evaluation. A restart
+        from this checkpoint needs the best weights of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]

@@ -46,8 +46,8 @@ class KeptBatches(BatchWrapper):
         source: batches with the arrays of a schema.
         schema: the schema.
         tables: tables of the network, including the users' tables.
-        rows: function that returns batches of all rows in order; only for rows from files. Default:
-            None, which means that the rows are from a stream.
+        rows: if the rows are from files, a function that returns batches of all rows in order.
+            Default: None, which means that the rows are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
 

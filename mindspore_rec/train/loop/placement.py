@@ -97,7 +97,7 @@ class PlacementReport:
 def placement_report(
     net_or_model: nn.Cell | Model, optimizer: nn.Optimizer | None = None
 ) -> PlacementReport:
-    """Return the place of each part of a model, and the calls and times of host operators so far.
+    """Return the place of each part of a model, and the call counts and times of host operators.
 
     Args:
         net_or_model: a network, or a Model that has an optimizer.

@@ -101,8 +101,8 @@ class RecModel(ModelEvaluation):
             standard deviation. If rows have weights, the loss of a row is multiplied by the row's
             weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
-            `network.trainable_params()`. Default: None. If the network was made from a schema with
-            labels and `loss_fn` is None too, the default is `LazyAdam` with the network's
+            `network.trainable_params()`. Default: None. If `optimizer` and `loss_fn` are None and
+            the network's schema has labels, the optimizer is `LazyAdam` with the network's
             `default_learning_rate`, which is 0.002 for most networks.
         metrics: metrics in any form that `Model` accepts, for example from `mindspore_rec.metrics`.
             Default: None. For a network that was made from a schema, the metrics may be a name or a

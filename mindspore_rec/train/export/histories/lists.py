@@ -67,9 +67,8 @@ class Lists:
     def of_values(self) -> str:
         """Return the index of each value's list, followed by B; int64 `[N + 1]`.
 
-        The first value of each list that is not empty gets a 1, all other values get a 0. The
-        cumulative sum at a value is then the number of the value's list, counted over the lists
-        that are not empty.
+        The first value of each nonempty list gets a 1, and all other values get a 0. The cumulative
+        sum at a value is then the number of the value's list among the nonempty lists.
         """
         nodes = self._nodes
         filled = nodes.add("NonZero", nodes.add("Greater", self.ends, self.starts))
