@@ -279,7 +279,7 @@ class Predictor:
         self._run.apply(entry)
 
     def wake(self) -> None:
-        """Make the thread that follows the run check for new checkpoints at once."""
+        """Check for new checkpoints at once, in the thread that follows the run."""
         self._awake.set()
 
     def status(self) -> Status:

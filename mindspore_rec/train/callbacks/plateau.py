@@ -166,7 +166,7 @@ class EarlyStopping(_Watch):
         monitor: name of the metric. Default: 'auc'.
         patience: number of successive evaluations without improvement before training ends, at
             least 1. Default: 3.
-        min_delta: minimum difference, at least 0. A value counts as an improvement only if the
+        min_delta: minimum improvement, at least 0. A value counts as an improvement only if the
             value is better than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         restore_best: whether the best weights are restored at the end. Default: True.
@@ -421,7 +421,7 @@ class ReduceLROnPlateau(_Watch):
         patience: number of successive evaluations without improvement before the rates are lowered,
             at least 1. After the rates were lowered, evaluations without improvement are counted
             from 0 again. Default: 1.
-        min_delta: minimum difference, at least 0. A value counts as an improvement only if the
+        min_delta: minimum improvement, at least 0. A value counts as an improvement only if the
             value is better than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         min_lr: lower limit of the rates, at least 0. Default: 0.0.

@@ -4,8 +4,8 @@
 `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run their lookups on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
 the update of dense parameters to the host. All parts of the model that are not listed above run on
-the device. `set_dense_device` moves dense layers that run as operators to a GPU. No other part is
-moved by `set_dense_device`.
+the device. `set_dense_device` moves only dense layers that run as operators; these layers then run
+on a GPU.
 """
 
 from __future__ import annotations
@@ -201,8 +201,8 @@ class PlacementMonitor(Callback):
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: a pair `(step, PlacementReport)` for each log. A report contains the calls and
-            times since the previous log.
+        reports: a pair `(step, PlacementReport)` for each logged report. A report contains the
+            calls and times since the previous log.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports

@@ -80,7 +80,7 @@ def _uses(
 
 
 def _product(sum_: Any, partial_sum: str, makers: Mapping[str, Any]) -> Any:
-    """Return the node of the product that `sum_` adds to a partial sum, or None."""
+    """Return the node of the product in the sum `sum_`; None if there is no product."""
     added = makers.get(next((name for name in sum_.input if name != partial_sum), ""))
     if sum_.op_type != "Add" or added is None or not added.input:
         return None
