@@ -2,8 +2,8 @@
 """Tiers of a predictor: the rows of the predictor's tables in host memory, Redis and SSD.
 
 The tiers contain only copies of the checkpoints' rows, so closing the predictor removes the tiers.
-Each start of a predictor makes new tiers. No other predictor or training uses the tiers' directory
-and Redis names.
+Each start of a predictor makes new tiers. No other predictor or training uses the directory or the
+Redis keys of these tiers.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
 output or C++ file names. Whatever the cause is, MindSpore may raise a TypeError, a ValueError or a
 RuntimeError. The exception's class does not show the cause, so this module, like `operator_errors`,
-reads the exception's message. No other code reads the text of an error, except for one message of
-`fuse`.
+reads the exception's message. Apart from this module and `operator_errors`, only `fuse` searches
+the text of an error.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Lists:
         return self._nodes.part(self.of_values(), 0, -1)
 
     def longest(self) -> str:
-        """Return the number of values of the longest list, at least 1, int64 `[1]`."""
+        """Return the length of the longest list, or 1 if all lists are empty; int64 `[1]`."""
         return longest_of(self._nodes, self.counts)
 
 
