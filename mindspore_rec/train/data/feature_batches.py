@@ -53,10 +53,10 @@ class FeatureBatches(BatchWrapper):
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
             set, iterating over this object sets the event time of the tables for each batch.
             Default: the tables of the network that `RecModel` trains.
-        is_train: whether batches have an event time, and a FeaturePipeline learns. Use False for
-            evaluation. If `is_train` is False, a source with column names needs no timestamp
-            column.
-            `RecModel.eval` rejects a pipeline that would learn. Default: True.
+        is_train: if True, the batches have an event time, and a FeaturePipeline learns from the
+            batches. Use False for evaluation. If `is_train` is False, a source with column names
+            needs no timestamp column. `RecModel.eval` rejects a pipeline that would learn. Default:
+            True.
 
     Attributes:
         source: the source of raw batches.
@@ -67,8 +67,8 @@ class FeatureBatches(BatchWrapper):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, two features contradict each other,
-            or features do not fit the tables or a batch. If your own training loop iterates over
-            this object, a ValueError is also raised if a feature is the timestamp but `tables` is
+            or features do not fit the tables or a batch. A ValueError is also raised if a training
+            loop without `RecModel` reads the batches, a feature is the timestamp, and `tables` is
             None.
         RuntimeError: a batch of a Dataset does not fit the features; MindSpore raises the
             ValueError as a RuntimeError with the same message.
