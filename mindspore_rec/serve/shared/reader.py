@@ -136,7 +136,8 @@ class _States:
             return state.features
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Return the result of the function that `start()` returns, and the step of the state."""
+        """Return the result of the function that `start()` returns, and the state's training
+        step."""
         with self.inside() as state:
             finish = start()
         return finish(), state.published.entry.step

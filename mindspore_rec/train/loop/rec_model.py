@@ -513,9 +513,9 @@ class RecModel(ModelEvaluation):
             progress: see `train`. Default: True.
             stop_on_nan: see `train`. Default: True.
 
-        If `CacheConfig.prefetch` is N, N further batches are read before a batch's step begins. An
-        exception is a `StreamingDataset`, also as the source of `FeatureBatches`: while the stream
-        has no further rows, the step does not wait. If the data are from a source that pauses but
+        If `CacheConfig.prefetch` is N, N further batches are read before a batch's step begins.
+        While a `StreamingDataset` has no further rows, the step does not wait; this also holds for
+        `FeatureBatches` over a `StreamingDataset`. If the data are from a source that pauses but
         does not read a `StreamingDataset`, use a small `CacheConfig.prefetch`.
 
         Returns:

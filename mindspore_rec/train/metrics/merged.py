@@ -80,7 +80,7 @@ class MergedMetric(Metric):
         return {"settings": self._settings(), "rows": np.array(self._rows), **self._state()}
 
     def merge_states(self, states: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Add the rows of other metrics; `states` contains what their `state_dict` returned.
+        """Add the rows of other metrics; `states` contains the results of `state_dict`.
 
         Raises:
             ValueError: a state is from a metric of another class or with other settings. A

@@ -122,7 +122,7 @@ def _sharing(schema: Schema, column: Column) -> Iterator[Field]:
 
 
 def _match(schema: Schema, column: Column, model: str) -> Field | None:
-    """Return the field of a history column's candidate item; None if there is no such field.
+    """Return the field that contains a history's candidate item; None if there is no such field.
 
     Raises:
         ValueError: several fields match the column.
