@@ -237,7 +237,8 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
 
 
 def _import_ahead() -> None:
-    """Import the modules of all processes, except ONNX Runtime, whose threads a fork would lose.
+    """Import the modules of all processes, except ONNX Runtime, because a fork would lose its
+    threads.
 
     Forked processes share the memory of the imported modules, and start faster than new processes.
     """

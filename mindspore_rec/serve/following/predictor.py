@@ -78,17 +78,16 @@ class Predictor:
             may have any number type. With 'int8' or 'int4', the network's tables must have no rows,
             no optimizer and no tiers. Default: 'float32'.
         tiers: `CacheConfig` with the tiers `remote` or `ssd` for the rows of each table beyond
-            `host_rows` or `host_bytes`. At the start, the predictor creates new Redis names or a
-            new directory. At the end, the predictor removes the Redis names or the directory that
-            it created. A lookup does not move rows between tiers. Default: all rows are in host
-            memory.
+            `host_rows` or `host_bytes`. At the start, the predictor creates a new directory or new
+            keys in Redis. At the end, the predictor removes the directory or the keys. A lookup
+            does not move rows between tiers. Default: all rows are in host memory.
         scrub_seconds: target duration of a round in seconds. In a round, a thread compares each row
             once with the row's digest. The digests need 15 to 23 bytes per row, in addition to the
             rows. Damaged rows are logged as an error, and `status().scrub` contains the count of
             damaged rows. Default: 0, which means never.
 
     Attributes:
-        inputs: inputs of the network, `TensorSpec` objects; None if the inputs are not known.
+        inputs: a `TensorSpec` for each input of the network; None if the inputs are not known.
         outputs: outputs of the network, if `inputs` is known; a first dimension of -1 is the batch
             size.
 
@@ -279,7 +278,7 @@ class Predictor:
         self._run.apply(entry)
 
     def wake(self) -> None:
-        """Make the thread that follows the run check for new checkpoints at once."""
+        """Check for new checkpoints at once, in the thread that follows the run."""
         self._awake.set()
 
     def status(self) -> Status:

@@ -51,8 +51,8 @@ class Pulse:
     def show_life(self) -> None:
         """Start a thread that regularly records that the process runs.
 
-        Applying a checkpoint may take minutes. While a checkpoint is applied, only the records of
-        this thread show that the process is still running.
+        While a checkpoint is applied, which may take minutes, only the thread shows that the
+        process is still running.
         """
 
         def live() -> None:

@@ -188,7 +188,7 @@ class _Table:
         return {int(keys[i]): other if present[i] else gone for i in wrong.tolist()}
 
     def _differ(self, keys: np.ndarray, checks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of keys whose digests differ, and whether each key has a row."""
+        """Return the indexes of keys with a wrong digest, and an array: True if a key has a row."""
         digests, present = self.rows.digests(keys)
         wrong = _native.KeptDigests.checks_of(digests) != checks
         if self.rows.leave and (gone := wrong & ~present).any():
@@ -255,7 +255,7 @@ class Scrubber:
         rows: rows of each table, by name.
         vocabularies: for each table, the number of ids that always have a row; 0 if the table
             accepts any key.
-        seconds: planned duration of a round in seconds. A round compares all rows once.
+        seconds: planned duration of a round in seconds.
         lock: lock that is held while a checkpoint is applied, and while some rows are compared.
         whole: function that returns True if the tables contain a complete state.
     """

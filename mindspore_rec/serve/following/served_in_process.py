@@ -114,7 +114,7 @@ class ServedInProcess(Served):
         return None if self._tiers is None else self._tiers.stats(self.runner.tables)
 
     def close(self) -> None:
-        """Free the tiers, and the tables of a network that this object created."""
+        """Free the tiers; free the network's tables if this object created the network."""
         if self._tiers is not None:
             self._tiers.release()
         if self._runner is not None:

@@ -36,7 +36,7 @@ class Status:
         error: reason why a newer checkpoint was not applied or cannot be found; None if there is no
             error.
         runtime: name of the library that computes the answers, 'onnxruntime' or 'mindspore'.
-        runtime_reason: reason why the library is MindSpore; None with ONNX Runtime.
+        runtime_reason: reason why `runtime` is 'mindspore'; None if `runtime` is 'onnxruntime'.
         tiers: None without tiers. With tiers, a dict with an entry per table; the entry has the
             numbers `rows` and `host_rows`. `keys` counts the distinct keys in requests. `host_hits`
             counts the keys found in host memory, and `below_hits` counts the keys found in lower

@@ -2,8 +2,8 @@
 """Tiers of a predictor: the rows of the predictor's tables in host memory, Redis and SSD.
 
 The tiers contain only copies of the checkpoints' rows, so closing the predictor removes the tiers.
-Each start of a predictor makes new tiers. No other predictor or training uses the tiers' directory
-and Redis names.
+Each start of a predictor makes new tiers. No other predictor or training uses the directory or the
+Redis keys of these tiers.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _remove_if_dead(path: Path) -> None:
 
 
 def add_tier_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `tiers_of` reads."""
+    """Add the command-line options that `tiers_of` reads."""
     group = parser.add_argument_group("tables larger than memory")
     group.add_argument("--host-rows", type=int, metavar="N", help="rows of a table in host memory")
     group.add_argument(

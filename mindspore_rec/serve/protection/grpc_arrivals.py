@@ -24,7 +24,7 @@ _LOOKS = 4  # in the time of `patience`
 
 
 class RefusedError(Exception):
-    """Error for a call if the server no longer waits for the call's message.
+    """The server refuses to wait for the message of a call.
 
     Args:
         reason: reason for the refusal, used as a metric label.

@@ -137,7 +137,7 @@ class Metrics:
         self._child(self._refused, protocol, reason).inc()
 
     def of_batches(self, model: str) -> Callable[[int, int, int], None]:
-        """Return a counter of calls, requests and rows, for the argument `observe` of `Batcher`."""
+        """Return a function for the argument `observe` of `Batcher`; it records sizes of calls."""
         waiting, rows = self._waiting.labels(model), self._rows.labels(model)
         together = self._together.labels(model)
 

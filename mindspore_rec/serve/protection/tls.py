@@ -50,8 +50,8 @@ class Tls:
         self._now = self._new_context()
         self._text = self._read()
         self.context = self._new_context()
-        # A context in use can load another key but cannot drop an authority, so `_exchange` gives
-        # each new connection the newest context.
+        # An SSLContext in use can load another key but cannot remove a certificate authority, so
+        # `_exchange` sets the newest SSLContext for each new connection.
         self.context.sni_callback = self._exchange
 
     def _exchange(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and responses of the Open Inference Protocol as bytes, checked before decoding."""
+"""Check and decode requests, and encode responses, of the Open Inference Protocol."""

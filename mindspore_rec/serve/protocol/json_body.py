@@ -86,8 +86,8 @@ def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
     # so a dropped string is always detected.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
-    # orjson turns integers beyond 64 bits into floats. In the data of a tensor, it makes no
-    # difference if a float replaces an integer beyond 64 bits.
+    # orjson turns integers beyond 64 bits into floats. In a tensor's data, such floats are
+    # harmless.
     return type(made) is dict and ("inputs" in made or not _BEYOND_64_BITS.search(body))
 
 

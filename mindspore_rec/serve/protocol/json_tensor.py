@@ -200,8 +200,8 @@ def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> 
         except OverflowError:
             raise wrong from None
     if dtype.kind == "f":
-        # Every int64 is in the range of each float type, except half floats. If `array` contains
-        # NaN, the comparison `<= limit` is false.
+        # The range of every float type except float16 includes all int64 numbers. If `array`
+        # contains NaN, the comparison `<= limit` is false.
         fits = (array.dtype.kind == "i" and limit > _MOST_SIZE) or bool(
             np.abs(array.astype(np.float64, copy=False)).max() <= limit
         )

@@ -54,8 +54,8 @@ class Limits:
     def of(inputs: Sequence[TensorSpec], rows: int) -> Limits:
         """Return the limits for requests to a network.
 
-        The limit of elements is the size of the network's inputs with `rows` rows, if this size is
-        known. The limit of body bytes is computed from the limit of elements.
+        `elements` is the number of elements in the network's inputs for `rows` rows, if this number
+        is known. `body_bytes` is computed from `elements`.
 
         Example:
             >>> limits = Limits.of([TensorSpec("ids", "INT64", (-1, 26))], 1024)

@@ -227,7 +227,7 @@ def _parameters(what: str, of: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flag(what: str, parameters: dict[str, Any]) -> bool:
-    """Return the bool parameter whose name is the last word in `what`."""
+    """Return the bool parameter that the last word of `what` names; False by default."""
     value = parameters.get(what.rpartition(" ")[2], False)
     if type(value) is not bool:
         raise RequestError(f"{what} must be true or false, got {shown(value)}")

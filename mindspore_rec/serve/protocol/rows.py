@@ -109,7 +109,7 @@ def _check_count(rows: int, limits: Limits) -> None:
 
 
 def _flat(where: str, values: list[Any]) -> tuple[list[Any], int]:
-    """Concatenate lists of equal length; return the values and the length, 0 without lists."""
+    """Return the concatenated lists and their common length; without lists, `values` and 0."""
     if type(values[0]) is not list:
         return values, 0
     widths = {len(each) if type(each) is list else -1 for each in values}

@@ -104,10 +104,9 @@ class Batcher:
             first dimension of an input or output is not the number of rows. The predictor's
             `rows_at_once` also limits the rows of a call. More rows than `rows_at_once` in a call
             do not reduce the time per row.
-        observe: function that is called with three numbers at each call of the predictor. The
-            numbers are the number of requests in the call, the number of rows in the call (0 if
-            each request gets a separate call), and the number of requests that still wait. Default:
-            none.
+        observe: function that is called at each call of the predictor, with three arguments: the
+            number of requests in the call, the number of rows in the call (0 if each request gets a
+            separate call), and the number of requests that still wait. Default: none.
         statistics: object that counts the calls and adds up their durations. Default: none.
 
     Example:

@@ -65,7 +65,7 @@ class Front:
         max_rows: see `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
             Ignored if `name` is a `Models` object, which has its own limit. Default: 1024.
         control: whether clients may load and unload models. Default: False.
-        security: requirements for clients, as the OpenAPI page describes them. Default: none.
+        security: requirements for clients; the OpenAPI page shows them. Default: none.
 
     Attributes:
         app: the ASGI application.

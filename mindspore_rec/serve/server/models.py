@@ -122,7 +122,7 @@ class Models:
         return version is not None or self.fresh(name)
 
     def fresh(self, name: str) -> bool:
-        """Return True if the newest state of a model is not too old, or if no version answers.
+        """Return True unless the newest state of a model's loaded versions is too old.
 
         Raises:
             NotFoundError: there is no such model.

@@ -54,7 +54,7 @@ class Served(Answers, Protocol):
 
 
 class ServedModel:
-    """A model that answers requests, and limits the size of a request.
+    """A model that answers requests of limited size.
 
     Args:
         name: name of the model in requests.

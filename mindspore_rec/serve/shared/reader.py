@@ -136,7 +136,8 @@ class _States:
             return state.features
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call the function that `start()` returns; return the function's result and the step."""
+        """Return the result of the function that `start()` returns, and the state's training
+        step."""
         with self.inside() as state:
             finish = start()
         return finish(), state.published.entry.step
@@ -185,7 +186,7 @@ class _States:
     def _visit(
         self, tables: list[str], take: Callable[[str, np.ndarray, np.ndarray], None]
     ) -> Entry:
-        """Call `take` with the digests of the rows of `tables`; return the checkpoint of the state.
+        """Pass the row digests of `tables` to `take`; return the newest checkpoint in the state.
 
         The thread leaves the state after each part of the index, and enters the state again. The
         writing process waits until readers have left older states, and fails if a reader stays for

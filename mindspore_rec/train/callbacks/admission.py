@@ -24,8 +24,8 @@ class CountFirstEpoch(Callback):
     ids keep their rows, and training updates these rows; other ids get no rows. When training ends,
     the admission thresholds are restored and counting continues.
 
-    If a training is resumed from a checkpoint, a new first epoch begins. To continue the first
-    epoch of the earlier training, save the callback's state with `RecCheckpoint(...,
+    If a training is resumed from a checkpoint, a new first epoch begins. To continue the
+    interrupted first epoch instead, save the callback's state with `RecCheckpoint(...,
     states={"first_epoch": callback})`.
 
     Args:

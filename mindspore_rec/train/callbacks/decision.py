@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks that end a training after a given step, or by a function of the metrics."""
+"""Callbacks that end training after a given step, or if the metrics meet a condition."""
 
 from __future__ import annotations
 

@@ -20,12 +20,11 @@ __all__ = ["EventTime"]
 class EventTime(Callback):
     """Callback that sets the event time of tables before a step, from a column of the step's batch.
 
-    Use this callback for batches of a Dataset that `get_insert_func` has converted. For batches of
-    any other source, use the callback if the batches have a column of times that the network reads,
-    but no event time. Batches of `FeatureBatches`, and of a `StreamingDataset` whose source has
-    `event_time=`, already have an event time. If a batch has an event time, `RecModel` sets this
-    time in the tables. The column of times follows the columns of the features, as in batches of
-    `get_insert_func`.
+    Use this callback for batches of a Dataset that `get_insert_func` has converted. Also use this
+    callback for other batches without an event time, if the network reads a column of times.
+    Batches of `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`, already
+    have an event time. If a batch has an event time, `RecModel` sets this time in the tables. The
+    column of times follows the columns of the features, as in batches of `get_insert_func`.
 
     Args:
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.

@@ -41,7 +41,7 @@ class EvictCallback(Callback):
             None. Default: a day.
         evict_step_interval: training steps between two evictions, 1 to 2**31 - 1, or None. Default:
             10000.
-        evict_rows: limit on a table's rows; above the limit, the callback evicts. None: no limit.
+        evict_rows: if a table has more than `evict_rows` rows, the callback evicts. None: no limit.
             The callback checks the number of rows after each step. The callback evicts only rows
             that the table's `Eviction` allows, so the table may still have more than `evict_rows`
             rows. Default: None.

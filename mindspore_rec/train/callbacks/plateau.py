@@ -166,7 +166,7 @@ class EarlyStopping(_Watch):
         monitor: name of the metric. Default: 'auc'.
         patience: number of successive evaluations without improvement before training ends, at
             least 1. Default: 3.
-        min_delta: minimum difference, at least 0. A value counts as an improvement only if the
+        min_delta: minimum improvement, at least 0. A value counts as an improvement only if the
             value is better than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         restore_best: whether the best weights are restored at the end. Default: True.
@@ -184,9 +184,9 @@ class EarlyStopping(_Watch):
         best: best value so far; None if there was no evaluation yet.
         best_step: step of the best evaluation, counted from the beginning of the run; 0 if there
             was no evaluation yet.
-        path: pairs (number of steps, factor of the learning rates) that describe the steps from the
-            first weights to the best weights. Steps that were undone by a return to the best
-            weights are not in `path`.
+        path: list of pairs `(steps, factor)`, in the order of training: to reach the best weights,
+            the training made `steps` steps at `factor` times the initial learning rates. Steps that
+            a cut has undone are not counted.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
@@ -352,8 +352,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        If the newest checkpoint was saved before the evaluation of the same step, a restart needs
-        the best weights of an earlier step.
+        A checkpoint at the step of the best evaluation may be older than the evaluation. A restart
+        from this checkpoint needs the best weights of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]
@@ -421,7 +421,7 @@ class ReduceLROnPlateau(_Watch):
         patience: number of successive evaluations without improvement before the rates are lowered,
             at least 1. After the rates were lowered, evaluations without improvement are counted
             from 0 again. Default: 1.
-        min_delta: minimum difference, at least 0. A value counts as an improvement only if the
+        min_delta: minimum improvement, at least 0. A value counts as an improvement only if the
             value is better than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         min_lr: lower limit of the rates, at least 0. Default: 0.0.

@@ -183,7 +183,8 @@ class DataPlace:
             passes.go_on(saved.passes, saved.path)
 
     def watch(self, data: Any) -> None:
-        """Raise an error as soon as training reads a stream that is not part of `state`."""
+        """Raise an error as soon as training reads a stream whose position `state` does not
+        contain."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)

@@ -18,7 +18,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def dense_arrays(cell: nn.Cell) -> Arrays:
-    """Return copies of all parameters by name, without the tables' anchors.
+    """Return copies of all dense parameters, by name.
 
     Raises:
         TypeError: a parameter has a dtype that NumPy lacks (bfloat16).

@@ -80,9 +80,9 @@ def save_checkpoint(
         states: dict from names to further objects whose states are saved, for example a
             `QuantileScale`. Each object has the methods `state_dict()` and
             `load_state_dict(state)`. Default: none.
-        publication: `Publication` with the builder, the function that makes the network for
-            predictors. Default: None, which means that a predictor must be constructed with a
-            network.
+        publication: `Publication` that names the builder. The builder is the function that makes
+            the network for predictors. Default: None, which means that a predictor must be
+            constructed with a network.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -229,8 +229,8 @@ def load_checkpoint(
             index of this worker; 0 if only `workers` is set.
         workers: number of processes that share the tables. `workers` may differ from the number of
             processes that wrote the checkpoint. Each process loads only the rows of its own keys,
-            so each row is loaded by exactly one process. Default: None, which means the number of
-            workers. Without a launcher, or if only `worker` is set, the default is 1.
+            so each row is loaded by exactly one process. Default: None, which means the
+            launcher's number of workers; 1 if there is no launcher, or if only `worker` is set.
         states: objects to restore. The names must be the same as in `states` of `save_checkpoint`
             or `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning`
             names the saved states that are not restored; `states={}` loads the network alone

@@ -36,7 +36,7 @@ _MODULES = ("onnx", "onnxruntime")
 
 
 def what_is_missing() -> str:
-    """Return which packages the ONNX export lacks, and how to install them; '' if it lacks none."""
+    """Return a message if packages for the ONNX export are missing; otherwise ''."""
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if not missing:
         return ""

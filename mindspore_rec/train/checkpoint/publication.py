@@ -26,9 +26,10 @@ class Publication:
             'package.module:function'. When training begins, another process calls the builder once
             and writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
             Default: None, which means that each predictor must be constructed with a network.
-        builder_arguments: keyword arguments of `builder`, JSON values. Default: none.
-        builder_inputs: inputs of the builder's network, as strings such as 'ids:INT64:-1,26', for
-            predictors. Default: None, which means the inputs that were passed to the network's
+        builder_arguments: keyword arguments of `builder`. Each value must be a JSON value. Default:
+            none.
+        builder_inputs: strings such as 'ids:INT64:-1,26', one for each input of the builder's
+            network. Default: None, which means the inputs that were passed to the network's
             `set_inputs`.
 
     Raises:

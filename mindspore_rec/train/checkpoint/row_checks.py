@@ -23,10 +23,10 @@ class RowChecks:
             delta includes the row, and when the row moves between tiers. When training begins, all
             rows of lower tiers are read once. Default: True.
         scrub_seconds: planned duration of a round of scrubbing. After each training step, a part of
-            the round is done. If a table keeps digests, a round compares the digests with all rows
-            that have not been updated since the last delta. A round also compares all rows on Redis
-            and SSDs with their checksums. Scrubbing takes at most a quarter of the training time.
-            If a round needs more than a quarter of the training time, the round takes longer than
+            the round is done. If a table keeps digests, a round checks the digest of every row that
+            has not been updated since the last delta. A round also checks the checksums of all rows
+            on Redis and SSDs. Scrubbing takes at most a quarter of the training time. If a round
+            needs more than a quarter of the training time, the round takes longer than
             `scrub_seconds`. If a row has changed although no update has written the row, training
             ends with a RuntimeError that names the row. No checkpoint contains the changed row, so
             a restart continues with the undamaged row. A million rows of 16 floats in memory take

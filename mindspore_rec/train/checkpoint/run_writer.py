@@ -265,7 +265,7 @@ class RunWriter:
         return any(self._team.all(differs))
 
     def has_unsaved_weights(self, cell: nn.Cell) -> bool:
-        """Return whether any worker's table limits or weights differ from the newest saved values.
+        """Return whether a worker's weights or table limits differ from the newest saved state.
 
         Call `finish_merge` first.
 

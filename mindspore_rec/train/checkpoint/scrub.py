@@ -73,8 +73,7 @@ class TierRows:
     """Rows on Redis and SSDs that scrubbing reads; each row has a checksum.
 
     Args:
-        tables: the tables; tables without Redis or an SSD are left out
-            (`MapParameter.scrub_tiers`).
+        tables: the tables. Tables that have neither Redis nor an SSD are ignored.
     """
 
     pause = 60.0

@@ -131,13 +131,13 @@ class _Changes:
 
 
 class Delta:
-    """Copy of a network's changes; for each table, the changes after a mark (a point in time).
+    """Copies of the dense parameters, and of each table's changes after a given point in time.
 
     Args:
         cell: the training cell.
         tables: the cell's tables by name.
-        marks: dict from table names to marks; a mark is a point in time. The changes of the table
-            after the mark are copied.
+        marks: for each table name, a mark (point in time). The table's changes after the mark are
+            copied.
         states: states of objects outside the network; the snapshot uses these states without
             copying them.
         shares: the part of the network that this worker writes. Default: None, which means the

@@ -29,7 +29,8 @@ class WorkerStates:
       workers.
     * An object with `load_worker_states(states, worker, workers)` receives the states of all
       workers.
-    * Any other object is restored only if its state was the same on all workers.
+    * An object without `load_worker_states` is restored only if its state was the same on all
+      workers.
     * Random generators of a new worker get states derived from worker 0's states.
 
     Args:

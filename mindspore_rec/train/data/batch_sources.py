@@ -203,8 +203,9 @@ class DatasetBatches(BatchSource):
 
     Args:
         dataset: any `mindspore.dataset.Dataset`.
-        numpy: whether a batch has NumPy arrays and the names of the columns. If False (default), a
-            batch has no names; text columns are arrays, and all other columns are Tensors.
+        numpy: if True, a batch contains NumPy arrays, and the columns have names. If False, the
+            columns have no names; text columns are arrays, and all other columns are Tensors.
+            Default: False.
     """
 
     def __init__(self, dataset: Dataset, *, numpy: bool = False) -> None:

@@ -30,7 +30,7 @@ class FeatureBatches(BatchWrapper):
     For FeatureSpec objects, each batch contains the keys of each feature, followed by the columns
     that no feature reads. The label is not a feature, so it stays the last column. For a
     FeaturePipeline, each batch contains the pipeline's arrays. The timestamp is not a column of the
-    batch, but the latest timestamp is the batch's event time. Just before a batch's step,
+    batch. The batch's event time is the latest timestamp of its rows. Just before a batch's step,
     `RecModel` sets the batch's event time on the tables in which the network looks up the features.
     For a Dataset, the threads of the pipeline compute the keys ahead of the step.
 
@@ -53,10 +53,10 @@ class FeatureBatches(BatchWrapper):
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
             set, iterating over this object sets the event time of the tables for each batch.
             Default: the tables of the network that `RecModel` trains.
-        is_train: whether batches have an event time, and a FeaturePipeline learns. Use False for
-            evaluation. If `is_train` is False, a source with column names needs no timestamp
-            column.
-            `RecModel.eval` rejects a pipeline that would learn. Default: True.
+        is_train: if True, the batches have an event time, and a FeaturePipeline learns from the
+            batches. Use False for evaluation. If `is_train` is False, a source with column names
+            needs no timestamp column. `RecModel.eval` rejects a pipeline that would learn. Default:
+            True.
 
     Attributes:
         source: the source of raw batches.
@@ -67,8 +67,8 @@ class FeatureBatches(BatchWrapper):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, two features contradict each other,
-            or features do not fit the tables or a batch. If your own training loop iterates over
-            this object, a ValueError is also raised if a feature is the timestamp but `tables` is
+            or features do not fit the tables or a batch. A ValueError is also raised if a training
+            loop without `RecModel` reads the batches, a feature is the timestamp, and `tables` is
             None.
         RuntimeError: a batch of a Dataset does not fit the features; MindSpore raises the
             ValueError as a RuntimeError with the same message.

@@ -23,7 +23,8 @@ class InsertFunc:
     `get_insert_func` returns an `InsertFunc`.
 
     Args:
-        specs: FeatureSpec objects, a FeaturePipeline, or a Schema; a Schema does not learn.
+        specs: FeatureSpec objects, a FeaturePipeline, or a Schema. Batches do not update the
+            statistics of a Schema.
         with_time: whether the output contains the batch's event time, if a feature is the
             timestamp. If False, the timestamp column is neither read nor returned. Default: True.
         learn: whether each batch first updates the pipeline's statistics. Default: True.

@@ -46,8 +46,8 @@ class KeptBatches(BatchWrapper):
         source: batches with the arrays of a schema.
         schema: the schema.
         tables: tables of the network, including the users' tables.
-        rows: function that returns batches of all rows in order; only for rows from files. Default:
-            None, which means that the rows are from a stream.
+        rows: if the rows are from files, a function that returns batches of all rows in order.
+            Default: None, which means that the rows are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
 
@@ -214,7 +214,7 @@ def _table_of(kept: KeptEvents, tables: Mapping[str, Any]) -> Any:
 
 
 class _Scratch:
-    """Temporary rows of users, which hide the rows in a table but do not change the table.
+    """Temporary rows for users. A user's temporary row is read in place of the table's row.
 
     Args:
         table: the table.

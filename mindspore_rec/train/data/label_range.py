@@ -63,7 +63,7 @@ def _remedy(label: np.ndarray, columns: BatchColumns) -> str:
     """Return advice for the error; large whole numbers in the label column are probably ids.
 
     If the label column contains ids, the real label column is missing or is not the last column.
-    Training on ids as click labels would raise no error.
+    Without the check, training with ids in the label column would raise no error.
     """
     if label.dtype.kind == "f" or np.abs(label).max() <= _MOST_GRADE:
         return label_remedy(label)

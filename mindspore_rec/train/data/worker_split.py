@@ -36,8 +36,8 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
       workers together train on the same batch as a single process would. A run with several workers
       needs the same number of steps and the same learning rates as a single process, and gives the
       same results. At each step, the workers check that they have read the same batch.
-    * "batches": worker w trains on the batches w, w + N, ... In each step, the workers together
-      train on N batches of the data.
+    * "batches": worker w trains on the batches w, w + N, ... In each step, N workers together train
+      on N batches of the data.
     * "worker": the data already differ on each worker, because the program has divided them.
 
     With one worker, all three values of `by` return the data unchanged.
@@ -66,9 +66,9 @@ class WorkerSplit(BatchWrapper):
         by: "rows", "batches" or "worker".
 
     Attributes:
-        fingerprint: number of rows and digest of the last whole batch, computed before its rows
-            were divided. The number of rows and the digest must be equal on all workers.
-            `fingerprint` is None if no check is needed.
+        fingerprint: `(rows, digest)` of the last batch: the number of rows and the digest, before
+            the batch was divided. The fingerprints of all workers must be equal. `fingerprint` is
+            None if no check is needed.
     """
 
     def __init__(self, source: BatchSource, by: str = "rows") -> None:

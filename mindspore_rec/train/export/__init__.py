@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks for predictors, exported as ONNX or MindIR, or run by MindSpore."""
+"""Export networks for predictors as ONNX or MindIR, or run the networks with MindSpore."""

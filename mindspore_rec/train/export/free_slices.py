@@ -2,7 +2,7 @@
 """Slices of an exported model along dynamic dimensions.
 
 In the model that MindSpore exports, starts and ends of slices such as `x[:-1]` are numbers near the
-exported size of x. This module counts the starts and ends from the end of the dimension.
+exported size of x. This module replaces these numbers by indexes relative to the end of x.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _change_slices(graph: Any, change: _Change) -> None:
 
 
 def _from_end(place: int, size: int, sizes: Collection[int]) -> int:
-    """Return `place`, as a negative index if it is in the second half of a dynamic dimension.
+    """Return `place`, or a negative index for a place in the second half of a dynamic dimension.
 
     Args:
         place: start or end of a slice.

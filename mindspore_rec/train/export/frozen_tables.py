@@ -52,7 +52,7 @@ class FrozenTable(nn.Cell):
         self.rows = Parameter(Tensor(together), name=f"{table.name}.rows", requires_grad=False)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Keep the parameter names, so that a file contains the rows of a table only once."""
+        """Keep the parameters' names: with equal names, a file stores a table's rows only once."""
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of the ids."""

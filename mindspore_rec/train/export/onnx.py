@@ -36,7 +36,7 @@ def export_network(
     model: dict[str, Any] | None = None,
     features: dict[str, Any] | str | None = None,
 ) -> NetworkFile:
-    """Export a network as ONNX, and compare the exported network's outputs with MindSpore's.
+    """Export a network as ONNX, and check the outputs against MindSpore's outputs.
 
     Args:
         cell: the network, in evaluation mode.

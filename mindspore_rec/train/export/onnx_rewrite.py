@@ -130,7 +130,10 @@ def _other(node: Any, name: str) -> str:
 
 
 def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
-    """Return the name of a bag's weights. The Parameter `mark + WEIGHTS` multiplies them."""
+    """Return the name of a bag's weights.
+
+    The graph multiplies the weights by the Parameter `mark + WEIGHTS`.
+    """
     while name in makers:
         node = makers[name]
         if node.op_type == "Mul" and mark + WEIGHTS in node.input:

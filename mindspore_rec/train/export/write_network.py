@@ -39,12 +39,12 @@ def write_network(
     recorded: Sequence[str] | None,
     model: dict[str, Any] | None,
 ) -> str | None:
-    """Write a run's network as ONNX, or why the export failed; replace an earlier network.
+    """Write a run's network as ONNX; if the export fails, write the reason. Replace earlier files.
 
     Args:
         path: directory of the run, or of a checkpoint that `save_checkpoint` wrote.
-        make: function that returns the network, or the network and its FeaturePipeline. This
-            function changes the network's tables and parameters.
+        make: function that returns the network, or the network and its FeaturePipeline.
+            `write_network` changes the network's tables and parameters.
         inputs: inputs of the network; see `Predictor`.
         recorded: inputs to use if `inputs` is None and the network's `set_inputs` was not called.
         model: the manifest's entry for the network.

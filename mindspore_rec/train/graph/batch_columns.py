@@ -81,7 +81,7 @@ def input_names(network: nn.Cell) -> list[str]:
 def column_title(
     place: int, count: int, network: nn.Cell, labelled: bool, names: Sequence[str] = ()
 ) -> str:
-    """Return a column's name; if there is no name, the column's index and the network's argument.
+    """Return a text that identifies a column in error messages.
 
     Args:
         place: index of the column, from 0.

@@ -4,8 +4,8 @@
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
 output or C++ file names. Whatever the cause is, MindSpore may raise a TypeError, a ValueError or a
 RuntimeError. The exception's class does not show the cause, so this module, like `operator_errors`,
-reads the exception's message. No other code reads the text of an error, except for one message of
-`fuse`.
+reads the exception's message. Apart from this module and `operator_errors`, only `fuse` searches
+the text of an error.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class _Reason:
         if ids is not None:
             return self._no_ids(*ids.groups())
         doubles = [i for i, column in enumerate(self._batch) if _dtype(column) == "float64"]
-        # MindSpore's error may name no dtype, only a kernel that MindSpore could not choose.
+        # MindSpore's error may name only the failed kernel, and no dtype.
         if doubles and re.search("float64|KernelMod Init Failed", self._text, re.IGNORECASE):
             return (
                 f"{self._title(doubles[0])} is float64: networks compute in float32, "
@@ -150,7 +150,7 @@ class _Reason:
         return ""
 
     def _wrong_class(self) -> str:
-        """Return an explanation if the label is a class number out of range; otherwise ''."""
+        """Return an explanation if a label is not a valid class number; otherwise ''."""
         match = _OTHER_CLASS.search(self._text)
         if match is None or not self._labelled or "int" not in _dtype(self._batch[-1]):
             return ""

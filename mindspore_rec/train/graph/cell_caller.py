@@ -30,9 +30,9 @@ class CellCaller:
     In GRAPH_MODE, MindSpore compiles a separate graph for each shape. Static graphs are the fastest
     kind of graph, so this class compiles a static graph for each of the first two shapes. The first
     two shapes are often the shapes of a full batch and of the shorter last batch of an epoch. For
-    the third shape, a third graph is compiled, which serves all sizes. The third graph has dynamic
-    sizes in the dimensions that have varied. The dynamic graph is about 10 to 30 % slower per step
-    than the first two graphs but needs no further compilation. If the backbone's attribute
+    the third shape, a third graph is compiled, which serves all sizes. In the third graph, all
+    dimensions whose sizes have varied are dynamic. The dynamic graph is about 10 to 30 % slower per
+    step than the first two graphs but needs no further compilation. If the backbone's attribute
     `varying_inputs` is True, all first dimensions are already dynamic in the first graph. If
     `set_inputs` of the cell was called before, the class does not change the cell's inputs.
 

@@ -26,9 +26,9 @@ def input_specs(
     If `given` is not None, the specs are read from `given`. If `given` is None, the specs are read
     from the network's `set_inputs` or, if `set_inputs` was never called, from `recorded`. The names
     of the inputs are in the network's attribute `input_names`. If the network has no attribute
-    `input_names`, the names are the arguments of `construct`. For variable-length rows, the
-    attribute `input_offsets` maps the name of the input with the values to the name of the input
-    with the offsets.
+    `input_names`, the names are the arguments of `construct`. For variable-length rows, the values
+    and the offsets are separate inputs. The attribute `input_offsets` maps the name of each input
+    of values to the name of its offsets.
 
     Raises:
         TypeError, ValueError: the specs do not describe the arguments of `construct`.

@@ -29,7 +29,7 @@ _OURS = re.compile(
 
 
 def operator_error(error: BaseException) -> RuntimeError | None:
-    """Return an error with the table operator's message; None if the error has another source.
+    """Return an error with the table operator's message; None if no table operator failed.
 
     Args:
         error: exception raised by MindSpore.

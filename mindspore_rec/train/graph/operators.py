@@ -106,8 +106,8 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # Wait for the operator. Otherwise, PyNative mode would raise the operator's error
-                # only at a later operation.
+                # Wait for the operator, so that its error is raised here. Without the wait,
+                # PyNative mode raises the error at a later operation.
                 _pynative_executor.sync()
             return result
 
@@ -178,9 +178,9 @@ def custom_op(
 def set_num_threads(num_threads: int) -> None:
     """Set the number of threads that each table operator uses, including the calling thread.
 
-    The initial number is the value of the environment variable `MINDSPORE_REC_NUM_THREADS`. If the
-    variable is not set, the initial number is the number of CPUs on which the process may run.
-    Results do not depend on the number of threads.
+    The environment variable `MINDSPORE_REC_NUM_THREADS` sets the initial number. The variable's
+    default is the number of CPUs on which the process may run. Results do not depend on the number
+    of threads.
 
     Args:
         num_threads: number of threads, 1 to 1024.

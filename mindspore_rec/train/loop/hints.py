@@ -94,8 +94,8 @@ def hint_undefined(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> Non
     """Warn about a metric that is NaN because of the labels of the data.
 
     Args:
-        metrics: the metrics of an evaluation by name.
-        values: values of the metrics by name.
+        metrics: dict from names to the metrics of an evaluation.
+        values: dict from names to the values of the metrics.
     """
     for name, metric in metrics.items():
         value = values.get(name)
@@ -114,8 +114,8 @@ def hint_untrained(network: nn.Cell) -> bool:
     Args:
         network: the network.
 
-    Returns: True if later calls are unnecessary, because the network has no tables, or a table
-        already has steps or rows.
+    Returns: True if the network needs no warning in future: it has no tables, or a table has been
+        trained or has rows.
     """
     tables = tables_of(network)
     if not tables or any(table.step or table.stats()["rows"] for table in tables):

@@ -28,7 +28,7 @@ _native_module: Any = _native
 class _Window:
     """Ids of one table in a batch: the fields `column[:, start:stop]`, or a whole id column.
 
-    `column` -1 means all id columns with one or two dimensions, concatenated along the fields.
+    If `column` is -1, all one- and two-dimensional id columns are concatenated along the fields.
     """
 
     column: int

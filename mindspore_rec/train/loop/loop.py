@@ -324,7 +324,7 @@ class TrainLoop:
         return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
 
     def source_stop_reason(self, source: BatchSource) -> str:
-        """Return the first worker's reason why the data ended; '' if no worker has a reason."""
+        """Return why the data ended: the reason of the first worker that has a reason, or ''."""
         return self._peers.stop_reason(source.stop_reason)
 
     def finish(self, seconds: float) -> TrainSummary:

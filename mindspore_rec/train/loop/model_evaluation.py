@@ -35,7 +35,7 @@ __all__ = ["ModelEvaluation", "check_learns_nothing"]
 
 
 class ModelEvaluation(ModelParts):
-    """Metrics of a `RecModel` over one pass of the data, divided among all workers."""
+    """Evaluates the metrics of a `RecModel`; the rows are divided among all workers."""
 
     def _measure(
         self, valid_dataset: Any, callbacks: Any, progress: bool, epoch: int, finite: bool = True

@@ -159,7 +159,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if the data begin with the batches that were trained before `state`.
+        """Raise ValueError if the data begin with batches on which the network has been trained.
 
         Args: see `go_on`.
         """
@@ -222,7 +222,7 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """Context that reads another pass, which starts with the random states in `at`."""
+        """In the context, read a new pass over the data with the random states in `at`."""
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()

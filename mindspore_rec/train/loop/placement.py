@@ -4,8 +4,8 @@
 `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run their lookups on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
 the update of dense parameters to the host. All parts of the model that are not listed above run on
-the device. `set_dense_device` moves dense layers that run as operators to a GPU. No other part is
-moved by `set_dense_device`.
+the device. `set_dense_device` moves only dense layers that run as operators; these layers then run
+on a GPU.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class PlacementReport:
 def placement_report(
     net_or_model: nn.Cell | Model, optimizer: nn.Optimizer | None = None
 ) -> PlacementReport:
-    """Return the place of each part of a model, and the calls and times of host operators so far.
+    """Return the place of each part of a model, and the call counts and times of host operators.
 
     Args:
         net_or_model: a network, or a Model that has an optimizer.
@@ -201,8 +201,8 @@ class PlacementMonitor(Callback):
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: a pair `(step, PlacementReport)` for each log. A report contains the calls and
-            times since the previous log.
+        reports: a pair `(step, PlacementReport)` for each logged report. A report contains the
+            calls and times since the previous log.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports
@@ -216,7 +216,7 @@ class PlacementMonitor(Callback):
         self._before: dict[str, _Times] = {}
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Start the counts of calls and times from 0."""
+        """Begin the measurement for the first report."""
         self._restart(run_context.original_args().network)
 
     def on_train_step_end(self, run_context: RunContext) -> None:

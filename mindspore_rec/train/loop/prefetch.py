@@ -102,8 +102,8 @@ class PrefetchStage:
 
         Args:
             most: maximum number of batches that the caller will still request, including the batch
-                that this call returns. The call reads at most `most` batches from the source.
-                Default: None, which means no limit.
+                that this call returns. Batches beyond this number are not read. Default: None,
+                which means no limit.
 
         Returns:
             The batch; None at the end of the data.

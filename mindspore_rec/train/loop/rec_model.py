@@ -101,8 +101,8 @@ class RecModel(ModelEvaluation):
             standard deviation. If rows have weights, the loss of a row is multiplied by the row's
             weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
-            `network.trainable_params()`. Default: None. If the network was made from a schema with
-            labels and `loss_fn` is None too, the default is `LazyAdam` with the network's
+            `network.trainable_params()`. Default: None. If `optimizer` and `loss_fn` are None and
+            the network's schema has labels, the optimizer is `LazyAdam` with the network's
             `default_learning_rate`, which is 0.002 for most networks.
         metrics: metrics in any form that `Model` accepts, for example from `mindspore_rec.metrics`.
             Default: None. For a network that was made from a schema, the metrics may be a name or a
@@ -284,9 +284,8 @@ class RecModel(ModelEvaluation):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
-            sink_size: number of steps per epoch, if `sink_size` is above 0. With a `sink_size`
-                above 0, an epoch may end in the middle of a pass over the data. Default: -1, which
-                means that an epoch is one pass over the data.
+            sink_size: number of steps per epoch, or -1. If `sink_size` is -1, an epoch is one pass
+                over the data; otherwise, an epoch may end in the middle of a pass. Default: -1.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: whether to show progress and the summary on standard error. If standard error
@@ -514,11 +513,10 @@ class RecModel(ModelEvaluation):
             progress: see `train`. Default: True.
             stop_on_nan: see `train`. Default: True.
 
-        If a cache prefetches, the step of a batch begins only after the next `CacheConfig.prefetch`
-        batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
-        `StreamingDataset`, the step does not wait if the stream has no further rows yet. If the
-        data are from a source that pauses but does not read a `StreamingDataset`, use a small
-        `CacheConfig.prefetch`.
+        If `CacheConfig.prefetch` is N, N further batches are read before a batch's step begins.
+        While a `StreamingDataset` has no further rows, the step does not wait; this also holds for
+        `FeatureBatches` over a `StreamingDataset`. If the data are from a source that pauses but
+        does not read a `StreamingDataset`, use a small `CacheConfig.prefetch`.
 
         Returns:
             Summary of the run.
@@ -762,7 +760,7 @@ class RecModel(ModelEvaluation):
             return self._predict_arrays(*predict_data)
 
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function like `predict` whose histories also contain the events in `events`.
+        """Return a variant of `predict` that adds the events in `events` to the histories.
 
         If the schema has a `KeptHistoryColumn`, the histories in `predict` contain only events of
         the training. The returned function also uses the events in `events`. If `events` are the

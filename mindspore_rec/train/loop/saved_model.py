@@ -26,8 +26,9 @@ def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
     class is defined in the user's own file, this file must still exist.
 
     Args:
-        path: directory that `RecModel.save` wrote, or the directory of a `RecCheckpoint` that has
-            the model's `publication` and `states`. The newest state in the directory is loaded.
+        path: directory that `RecModel.save` or a `RecCheckpoint` wrote. The `RecCheckpoint` must
+            have been constructed with the model's `publication` and `states`. The newest state in
+            the directory is loaded.
         metrics: metrics of the model, in any form that `RecModel` accepts. Default: the default
             metrics of the labels.
 

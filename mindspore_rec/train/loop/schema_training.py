@@ -319,7 +319,7 @@ def _all_rows(rows: Rows, schema: Schema) -> Callable[[], Iterator[Any]]:
 
 
 def _features_of(data: Any, names: list[str], more: Sequence[str]) -> Any:
-    """Return `data` with only the columns in `names`, and in `more` if they exist."""
+    """Return the columns `names` of `data`, and each column in `more` that `data` contains."""
     import pandas as pd
     import pyarrow as pa
 

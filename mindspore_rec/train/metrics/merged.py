@@ -80,11 +80,11 @@ class MergedMetric(Metric):
         return {"settings": self._settings(), "rows": np.array(self._rows), **self._state()}
 
     def merge_states(self, states: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Add the rows of other metrics, whose `state_dict` returned the elements of `states`.
+        """Add the rows of other metrics; `states` contains the results of `state_dict`.
 
         Raises:
-            ValueError: the class or settings of a state differ from this metric. A ValueError is
-                raised before any rows are added.
+            ValueError: a state is from a metric of another class or with other settings. A
+                ValueError is raised before any rows are added.
         """
         all_states = list(states)
         mine = self.state_dict()

@@ -18,7 +18,7 @@ __all__ = ["MAE", "MSE", "RMSE"]
 class MSE(RowMean):
     """Mean squared error of predicted numbers. The metric uses constant memory.
 
-    Predictions and labels are numbers of any size.
+    Predictions and labels may be any real numbers.
 
     Args:
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.

@@ -26,10 +26,10 @@ class Candidates(nn.Cell):
 
     The vector of an event is the concatenation of the vectors of the event's keys: first the key in
     the history's column, then the keys in the side columns. The vector of the candidate has the
-    same parts as the vector of an event, in the same order. Each part is the vector of the row's
-    column whose table equals the part's table. If no column of the row shares the table of a side
-    column, the side column's part of the candidate's vector is 0. Side columns of numbers, such as
-    the times of events, are not read.
+    same parts as the vector of an event, in the same order. Each part of the candidate's vector
+    comes from the row's column that shares the part's table. If no column of the row shares the
+    table of a side column, the side column's part is 0. Side columns of numbers, such as the times
+    of events, are not read.
 
     Args:
         inputs: the first cell of a network that was made from a schema.
@@ -122,7 +122,7 @@ def _sharing(schema: Schema, column: Column) -> Iterator[Field]:
 
 
 def _match(schema: Schema, column: Column, model: str) -> Field | None:
-    """Return the field whose key is the candidate for a history column; None if no field matches.
+    """Return the field that contains a history's candidate item; None if there is no such field.
 
     Raises:
         ValueError: several fields match the column.

@@ -22,7 +22,7 @@ __all__ = ["DLRM"]
 
 
 class DLRM(Network):
-    r"""DLRM: dot products between all pairs of vectors: the embeddings and a vector of numbers.
+    r"""DLRM: dot products between all pairs of embeddings, including a vector of the numbers.
 
     .. math::
         v_0 = a(\text{MLP}_{bottom}(x)), \quad
@@ -37,7 +37,8 @@ class DLRM(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema. All fields
-            must have vectors of the same width. Without numbers, at least two fields are required.
+            must have vectors of the same width. If there are no numbers, at least two fields are
+            required.
         numbers: input of the bottom perceptron. With 'concat', the input is the numbers; with
             'embed', 'piecewise' or 'periodic', the input is vectors of the numbers; see
             `InputLayer`. Default: 'concat'.

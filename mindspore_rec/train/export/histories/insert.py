@@ -80,7 +80,7 @@ def _uses(
 
 
 def _product(sum_: Any, partial_sum: str, makers: Mapping[str, Any]) -> Any:
-    """Return the node of the product that `sum_` adds to a partial sum, or None."""
+    """Return the node of the product in the sum `sum_`; None if there is no product."""
     added = makers.get(next((name for name in sum_.input if name != partial_sum), ""))
     if sum_.op_type != "Add" or added is None or not added.input:
         return None
@@ -88,7 +88,7 @@ def _product(sum_: Any, partial_sum: str, makers: Mapping[str, Any]) -> Any:
 
 
 def _name_of(nodes: Nodes, each: _Input, makers: Mapping[str, Any]) -> str:
-    """Return the name of an input, or of its int64 values if MindSpore converted the values."""
+    """Return the name of an input; integers that MindSpore has converted become int64 again."""
     if not each.is_whole:
         return each.name
     return nodes.cast(makers[each.name].input[0], np.int64)

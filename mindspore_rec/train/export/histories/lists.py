@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX nodes for lists: the list and the index of each value, and blocks of padded lists.
+"""ONNX nodes that find the list and the index of each value, and that pad lists to blocks.
 
 Offsets are int64 `[B + 1]`. N is the number of values, which is the last offset.
 """
@@ -67,9 +67,8 @@ class Lists:
     def of_values(self) -> str:
         """Return the index of each value's list, followed by B; int64 `[N + 1]`.
 
-        The first value of each list that is not empty gets a 1, all other values get a 0. The
-        cumulative sum at a value is then the number of the value's list, counted over the lists
-        that are not empty.
+        The first value of each nonempty list gets a 1, and all other values get a 0. The cumulative
+        sum at a value is then the number of the value's list among the nonempty lists.
         """
         nodes = self._nodes
         filled = nodes.add("NonZero", nodes.add("Greater", self.ends, self.starts))
@@ -87,12 +86,12 @@ class Lists:
         return self._nodes.part(self.of_values(), 0, -1)
 
     def longest(self) -> str:
-        """Return the number of values of the longest list, at least 1, int64 `[1]`."""
+        """Return the length of the longest list, or 1 if all lists are empty; int64 `[1]`."""
         return longest_of(self._nodes, self.counts)
 
 
 def longest_of(nodes: Nodes, counts: str) -> str:
-    """Return the maximum of the counts `[n]`, at least 1; int64 `[1]`."""
+    """Return the largest of the counts, or 1 if all counts are 0; int64 `[1]`."""
     return nodes.add(
         "Max", nodes.add("ReduceMax", counts, axes=[0], keepdims=1), nodes.constant([1])
     )

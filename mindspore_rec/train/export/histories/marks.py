@@ -16,18 +16,19 @@ Build = Callable[..., str]
 
 
 class Mark(nn.Cell):
-    """Placeholder that depends on all inputs; `insert_histories` inserts ONNX nodes instead.
+    """Placeholder that depends on all inputs; `insert_histories` replaces it by ONNX nodes.
 
     The names of the Parameters identify the inputs. Integers and float32 numbers are multiplied by
     different Parameters, so `insert_histories` knows which inputs were converted from integers.
 
     Args:
-        number: index of the mark in the network, part of the names of the mark's Parameters.
+        number: index of the mark in the network. The names of the mark's Parameters contain
+            `number`.
         inputs: number of inputs.
         build: function that builds the nodes which replace the mark.
 
     Inputs:
-        - **like** (Tensor): any Tensor of the output's shape in the exported model.
+        - **like** (Tensor): any Tensor with the shape of the output.
         - **inputs** (Tensor): the inputs of the nodes, float32 or integers.
 
     Outputs:

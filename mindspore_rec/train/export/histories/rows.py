@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for native operators over rows, made of MindSpore's operators, for the ONNX export."""
+"""Cells of MindSpore's operators that replace native operators over rows during an ONNX export."""
 
 from __future__ import annotations
 
