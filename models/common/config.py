@@ -26,7 +26,7 @@ _GROUPED_DIGITS = re.compile(r"[-+]?[0-9]+(_[0-9]+)+")  # 60_000 is a text in YA
 
 
 def read_yaml(path: Path, kind: type[T]) -> T:
-    """Return the configuration in a YAML file.
+    """Read a configuration from a YAML file.
 
     Values are read as in YAML 1.2, in which 1e-3 is a number and `no` is a text.
 

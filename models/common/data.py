@@ -144,8 +144,8 @@ class Data:
         bayes_auc: greatest possible AUC of a model on the test rows; None if it is unknown.
         tasks: names of the tasks, one for each column of the labels.
         groups: groups of test rows to evaluate separately: a dict from the group's name to a bool
-            array [rows of test].
-        users: user of each test row, [rows of test], for metrics by user; None if rows have no
+            array with one entry per test row.
+        users: array with the user of each test row, for metrics by user; None if rows have no
             users.
         vocabulary: number of different ids if the ids are numbers from 0; None if the ids are keys.
     """

@@ -188,7 +188,8 @@ class Network(nn.Cell):
     def is_started(self) -> bool:
         """True if the label scale was set.
 
-        For a network without a label scale, the property is True if any last bias is not 0.
+        For a network without a label scale, the property is True if any bias in `last_biases` is
+        not 0.
 
         The label scale and the last biases are set by training, by loading a checkpoint and by
         `start_at`. If the mean of every label is 0.5, `start_at` sets the last biases to 0, and the

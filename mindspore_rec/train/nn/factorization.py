@@ -44,8 +44,8 @@ class FactorizationMachine(FusedLayer):
             of vectors of each input; F is the sum of the list. The inputs are joined without an
             extra copy.
         embedding_dim: width D of a vector, 1 to 8192.
-        reduction: 'sum' returns one number per row; 'none' returns the D terms of this sum over d
-            as a vector. Default: 'sum'.
+        reduction: 'sum' returns one number per row; 'none' returns the vector of the D terms,
+            without the sum over d. Default: 'sum'.
 
     Inputs:
         x: float32 Tensor `[B, fields, embedding_dim]`. If `fields` is a list, the layer takes

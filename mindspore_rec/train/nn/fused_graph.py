@@ -288,7 +288,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return, for each value, the first value of the join that contains it, and its offset there.
+    """Return, for each value, the first value of its join and the value's offset in the join.
 
     Raises:
         ValueError: a value is part of two joins that need the value at different offsets.

@@ -35,8 +35,8 @@ class HistoryTransformer(HistoryLayer):
 
     In the formulas, norm is a layer normalization. The attention has the weights
     :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The learned vector
-    p is selected by the value's distance from the newest value of the history, or by the bucket of
-    the time between these two values.
+    p depends on the value's position, counted from the newest value of the history, or on the time
+    between the value and the newest value.
 
     A history is a list of values, oldest first. The lists of a batch are concatenated, so no
     padding is stored or computed. The attention's time is proportional to the sum of squared

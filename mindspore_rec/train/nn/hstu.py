@@ -55,9 +55,9 @@ class HSTU(HistoryLayer):
             `max_length`. There are also `max_length` learned biases, one per distance. Distances of
             `max_length` or more use the last bias. Histories may be longer.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
-        time_buckets: number of learned biases of time differences, 0 to 48; see
-            `HistoryTransformer` for the differences in each bucket. Default: 0, which means no
-            biases of time differences.
+        time_buckets: number of learned biases for time differences, one bias per bucket, 0 to 48.
+            `HistoryTransformer` describes the buckets. Default: 0, which means no biases of time
+            differences.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
 
     Inputs:

@@ -81,8 +81,8 @@ class ToValues(nn.Cell):
         values: any Tensor `[N, ...]`, such as the keys of the lists; only the number N is used.
 
     Outputs:
-        Tensor `[N, ...]` of the type of the block. If a list is longer than L, the result contains
-        0 for each value that is not in the block.
+        Tensor `[N, ...]`, of the same dtype as `block`. If a list is longer than L, the result
+        contains 0 for each value that is not in the block.
 
     Raises:
         ValueError: `keep` is unknown.
@@ -101,7 +101,7 @@ class ToValues(nn.Cell):
 
     @property
     def is_eager(self) -> bool:
-        """True in PyNative mode; a compiled graph keeps the value."""
+        """True in PyNative mode; a compiled graph keeps the value from its compilation."""
         return bool(ms.get_context("mode") == ms.PYNATIVE_MODE)
 
     def construct(self, block: Tensor, offsets: Tensor, values: Tensor) -> Tensor:

@@ -39,8 +39,8 @@ class SparseOptimizer(nn.Optimizer):
 
     * Divide by the loss scale: ``g = g / loss_scale``.
     * Clip: ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``. Here
-      ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, the gradients
-      of each key of a table are summed first.
+      ``norm`` is the Euclidean norm of all gradients of the optimizer. Before ``norm`` is computed,
+      the gradients of each key of a table are summed.
     * Add the weight decay to the gradient (AdamW decouples the decay):
       ``g = g + weight_decay * w``.
     * Apply the rule in the native core: one operator for all dense parameters, and one operator

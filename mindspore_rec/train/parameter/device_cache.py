@@ -14,11 +14,11 @@ There are two forms of one tier, whose results are equal up to rounding:
 * *shared*: the form for the CPU. Native code swaps and updates rows in the memory of the
   Parameter. The kernels are the same as on the host, so the results are bit-identical to the host's
   results. Calls of `prepare` and `sync` are not necessary in the *shared* form.
-* *graph*: the form for devices other than the CPU. The method `prepare` swaps rows by the operators
-  Gather and ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the
-  previous step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's
-  formula. Rows of the *graph* form equal rows of the *shared* form up to rounding, but not bit for
-  bit.
+* *graph*: the form for devices other than the CPU. The method `prepare` swaps rows with the
+  operators Gather and ScatterUpdate. The program must call `prepare` for the ids of each lookup,
+  after the previous step. ScatterAdd sums the gradients, and elementwise operators apply the
+  optimizer's formula. Rows of the *graph* form equal rows of the *shared* form up to rounding, but
+  not bit for bit.
 
 For tests, `MINDSPORE_REC_DEVICE_TIER=graph` selects the *graph* form on the CPU too.
 """

@@ -52,7 +52,7 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
 
 
 def _named(name: str, scope: int | None) -> list[TableParameter]:
-    # Loop over a list, because other threads may make tables during the loop.
+    # Loop over a copy of the references: other threads may make tables during the loop.
     tables = [reference() for reference in _open.valuerefs()]
     return [
         table

@@ -232,7 +232,7 @@ def may_fuse(cells: list[nn.Cell]) -> bool:
 
 
 def cells_of_operators(network: nn.Cell) -> set[int]:
-    """Return the `id` of each cell in a layer that runs as one operator.
+    """Return the `id` of each cell inside the layers that run as one operator.
 
     Example:
         >>> cells_of_operators(nn.Dense(2, 1))

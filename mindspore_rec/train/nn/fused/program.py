@@ -378,7 +378,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the layer's own activation, its number of masks, and True if no steps must follow."""
+    """Return the layer's own activation and number of masks, and True if no steps follow."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks
