@@ -71,7 +71,7 @@ Record = dict[str, Any]
 
 
 def public_names(modules: Sequence[str]) -> Record:
-    """Return a record for each public name ('module.name') of all modules that exist."""
+    """Return a record for each public name ('module.name') of `modules`; skip missing modules."""
     record: Record = {}
     for module in filter(importlib.util.find_spec, modules):
         face = importlib.import_module(module)

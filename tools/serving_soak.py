@@ -253,7 +253,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Send load to the server; return the samples, and the growth and limit of each value."""
+    """Send load to the server; return the samples, each value's growth and each value's limit."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (

@@ -183,7 +183,7 @@ class _LookupPerField(nn.Cell):
 
 
 class _RowOfId(nn.Cell):
-    """Returns the row index of ids: the remainder in static tables with buckets, else the id."""
+    """Returns the row index of each id: the id's remainder if a table has buckets, else the id."""
 
     def __init__(self, config: EmbeddingConfig) -> None:
         super().__init__()

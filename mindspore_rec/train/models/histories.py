@@ -37,8 +37,8 @@ class HistoryLookup(nn.Cell):
 
     Outputs:
         Tuple with one Tensor per array of the histories, in the order of `names`. If the values are
-        keys, the values are replaced by the keys' rows: float32 `[N, dim]`, or `[B, dim]` with a
-        mode. Arrays of numbers, `[N]`, and of offsets, int64 `[B + 1]`, are returned unchanged.
+        keys, the values are replaced by the keys' rows: float32 `[N, dim]`, or `[B, dim]` if `mode`
+        is set. Arrays of numbers, `[N]`, and of offsets, int64 `[B + 1]`, are returned unchanged.
 
     Attributes:
         names: names of the arrays, such as 'seen.values', 'seen_at.values' and 'seen.offsets'.

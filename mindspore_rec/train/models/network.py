@@ -66,7 +66,7 @@ class Network(nn.Cell):
 
     Attributes:
         schema: a copy of the schema; None if the network was made from a `Features`. Training the
-            network also changes the scales of the copy.
+            network changes the scales in the copy.
         features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, which means that the network has one output.
@@ -212,8 +212,8 @@ class Network(nn.Cell):
                 the deviations are not used.
 
         Raises:
-            ValueError: there is not one value for each label, a mean or deviation is not finite, or
-                a deviation is negative.
+            ValueError: the number of means or deviations is not the number of labels, a mean or
+                deviation is not finite, or a deviation is negative.
         """
         tasks = len(self.features.tasks)
         for argument, values in (("means", means), ("deviations", deviations)):

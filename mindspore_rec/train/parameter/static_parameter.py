@@ -49,7 +49,7 @@ class StaticParameter(TableParameter):
         requires_grad: whether training changes the table. Default: True.
         seed: seed of the initial values. Default: 0.
         cache: tiers that store the rows, as for `TableConfig`. Default: all rows in host memory.
-        config: a `TableConfig` with `vocab_size`, which replaces all other arguments.
+        config: a `TableConfig` with `vocab_size`. `config` replaces all other arguments.
 
     Raises:
         TypeError: an argument is of the wrong type or missing.

@@ -127,7 +127,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
-        config: description with which the table was made, including the name.
+        config: the `TableConfig` of the table, including the name.
         descriptor: int64 Tensor `[7]`, by which operators find the table; see `make_descriptor`.
         key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.
         dim: number of floats in a row.
@@ -355,7 +355,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         return self._synchronised().stats()
 
     def flush(self) -> None:
-        """Write all rows to the lowest tier and sync the tier, so that rows survive the process.
+        """Write all rows to the lowest tier and sync this tier, so that rows outlive the process.
 
         Raises:
             ValueError: the table has no tier below host memory.

@@ -135,7 +135,7 @@ class OwnFeed:
             return None
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
-        """Return a tuple with the number of rows of the only worker."""
+        """Return the batch's number of rows, as a tuple with one entry."""
         return (row_count(batch.columns),)
 
     def check(self) -> None:

@@ -68,9 +68,8 @@ class FusedLayer(nn.Cell):
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
         """Set the type of the factors in products, for this layer and all layers inside it.
 
-        After the call, a network that contains the layer is compiled again when the network is
-        called. A function that was compiled under `jit` before this call keeps the old compute
-        type.
+        A network that contains the layer is compiled again at the network's next call. A function
+        that was compiled under `jit` before this call keeps the old compute type.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.

@@ -43,7 +43,7 @@ FLOAT32_ONLY = "layers over histories read float32: use amp_level of RecModel, n
 
 
 class HistoryOperator(nn.Cell):
-    """Base class of cells with operators; copies share a cell's constants and operators."""
+    """Base class of cells with operators; copies of a cell share its constants and operators."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
