@@ -206,7 +206,7 @@ def _message(error: DaciteFieldError) -> str:
 
 
 def _legal(kind: Any) -> str:
-    """Return the text of an error message that describes the legal values of a type."""
+    """Describe the legal values of a type, for an error message."""
     if typing.get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, typing.get_args(kind)))}"
     named = {tuple: "a list", Mapping: "a mapping"}

@@ -42,7 +42,8 @@ class Synthetic:
     Args:
         kind: 'synthetic'.
         rows: number of training rows.
-        test_rows: number of test rows, which are drawn from the same model. Default: 200,000.
+        test_rows: number of test rows; training rows and test rows are drawn from the same planted
+            model. Default: 200,000.
         max_cardinality: number of different values in the largest fields. Default: 10,000.
         pair_cardinality: fields with at most this number of different values take part in the
             planted model's pair interactions. Default: 1,500, as in

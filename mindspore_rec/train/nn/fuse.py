@@ -56,10 +56,10 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
     also compute the network, with one warning, if a cell between the network and the layers has
     changed since the call of `fuse`. A cell has changed if its type, mode, hooks or children
-    differ. A cell has also changed if an attribute or global name that the cell reads refers to
-    another number or function. If a call passes an argument that is not a Tensor, MindSpore's
-    layers also compute the network, but without a warning. Omitted arguments do not prevent the use
-    of the operator.
+    differ. A cell has also changed if the cell reads an attribute or a global name and this name
+    now refers to another number or function. If a call passes an argument that is not a Tensor,
+    MindSpore's layers also compute the network, but without a warning. Omitted arguments do not
+    prevent the use of the operator.
 
     Args:
         cell: the network, not yet compiled.

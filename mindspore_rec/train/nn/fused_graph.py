@@ -132,7 +132,7 @@ class FusedGraph(FusedLayer):
         return outputs[0] if len(self.results) == 1 else outputs
 
     def fits(self, inputs: Any, matrices: Any, may_branch: bool) -> Any:
-        """Return whether the Tensors have equally many rows, and each Tensor has its input's width.
+        """Return True if all Tensors have equally many rows and each Tensor has its input's width.
 
         Static shapes are compared once, when the graph is compiled. For dynamic shapes, the
         function returns True if `expects_rows` is True. If `expects_rows` is False and `may_branch`
@@ -244,7 +244,7 @@ class FusedGraph(FusedLayer):
 
 @ops.constexpr
 def _refuses(owner: str, number: int) -> bool:
-    """Return False; warn once per operator, also when the graph compiler calls the function.
+    """Return False; warn once per operator, even if the graph compiler calls the function.
 
     Args:
         owner: name of the network's class.

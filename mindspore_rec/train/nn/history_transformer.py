@@ -78,7 +78,7 @@ class HistoryTransformer(HistoryLayer):
         float32 Tensor `[N, embedding_dim]`.
 
     Attributes:
-        out_features: width of the output, `embedding_dim`.
+        out_features: width of the output, equal to `embedding_dim`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, an input has the

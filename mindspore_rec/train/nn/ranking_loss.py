@@ -162,8 +162,8 @@ class BPRLoss(nn.Cell):
         \ell = -\operatorname*{mean}_{b, j}\; \log \sigma(s_b - s_{b, j})
 
     Source: Rendle et al. 2009, BPR: Bayesian personalized ranking from implicit feedback
-    (https://arxiv.org/abs/1205.2618). :class:`BCEWithLogitsLoss` of the differences computes value
-    and gradient.
+    (https://arxiv.org/abs/1205.2618). The loss and its gradient are computed by
+    :class:`BCEWithLogitsLoss`, which reads the differences of the scores.
 
     Inputs:
         - **positive** (Tensor): float32 ``[B]`` or ``[B, 1]``, scores of the rows' targets.

@@ -222,7 +222,7 @@ class SparseOptimizer(nn.Optimizer):
 
     # The step does not use ms.jit, although ms.jit would make PyNative steps 2 to 4 times as fast.
     # In MindSpore 2.10, if set_data gives a Parameter new memory, a jitted function still uses the
-    # old memory. After the load of a checkpoint, a jitted step would update the old memory, which
+    # old memory. If a checkpoint was loaded, a jitted step would update the old memory, which
     # nothing reads.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.

@@ -130,7 +130,7 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
 
 
 def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:
-    """Return (worker, message) of the first worker with settings unlike worker 0's, or None."""
+    """Return (worker, message) of the first worker unlike worker 0; None if all are equal."""
     first = settings[0]
     for worker, other in enumerate(settings):
         for name in {**first, **other}:

@@ -6,8 +6,8 @@ last three rows of the cache are the row for unknown keys, the row for padding, 
 On the host, a training lookup maps ids to slots of the cache. One swap replaces the least used rows
 in the cache by the rows that the lookup misses, and the graph gathers rows by slot. The table on
 the host still stores counts and ages, and decides about admission. The newest value of a cached row
-is in the cache. A cached row is written back to the host before evaluation, an export, a checkpoint
-or a lower tier reads the row.
+is in the cache. A cached row is written back to the host before it is read by evaluation, an
+export, a checkpoint or a lower tier.
 
 There are two forms of one tier, whose results are equal up to rounding:
 

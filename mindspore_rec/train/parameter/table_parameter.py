@@ -237,7 +237,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
                 admission and for eviction by frequency. Default: 1.
 
         Returns: int64 Tensor `[7]`: id of the table, 1 if there is a padding key, padding key, code
-            of the combiner, 1 if weighted, 1 if keys are int32, coefficient.
+            of the combiner, 1 if ids have weights, 1 if keys are int32, `faae_coefficient`.
         """
         return Tensor(
             np.array(
@@ -386,7 +386,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = False
 
     def miss_rows(self) -> None:
-        """After a load of weights that belong to other rows, make lookups raise an error."""
+        """Make lookups raise an error if weights were loaded without the table's rows."""
         native = self._synchronised()
         # Rows that were set since the last step belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step
