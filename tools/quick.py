@@ -59,8 +59,8 @@ ALWAYS = (
     "tests/docs/test_docs_maturity.py",
 )
 
-# Maps each prefix of paths in csrc to the folders with Python tests of the compiled code, the
-# nearest folder first. The longest prefix that matches a path applies.
+# Maps prefixes of paths in csrc to folders of Python tests that run the compiled code; the nearest
+# folder is first. The longest prefix that matches a path applies.
 PYTHON_TESTS: dict[str, tuple[str, ...]] = {
     "": ("parameter",),
     "bindings/dense": ("nn",),

@@ -77,7 +77,7 @@ def config_path(given: Path, configs: Path) -> Path:
 
 
 def seed_list(text: str) -> list[int]:
-    """Parse a list of seeds in an option's text, for the argument `type` of `argparse`.
+    """Parse an option's text as a list of seeds; a function for argparse's argument `type`.
 
     Raises: argparse.ArgumentTypeError: a seed is not a whole number of at least 0, or occurs twice.
 

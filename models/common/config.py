@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert YAML to configuration dataclasses, with strict checks, and dataclasses to JSON."""
+"""Convert YAML to configuration dataclasses with strict checks; convert dataclasses to JSON."""
 
 from __future__ import annotations
 

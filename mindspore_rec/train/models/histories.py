@@ -108,7 +108,7 @@ class HistoryLookup(nn.Cell):
         self.offsets = tuple(offsets.get(place, -1) for place in range(len(self.names)))
 
     def construct(self, arrays: Any) -> Any:
-        """Return the values with keys replaced by rows, and the numbers and offsets unchanged."""
+        """Replace keys by rows; return the rows, and the numbers and offsets unchanged."""
         histories = arrays[self.first :]
         made: tuple[Tensor, ...] = ()
         for k in range(len(self.places)):

@@ -401,7 +401,8 @@ class _Operators:
         cells: maps the `id` of each cell to the cell's path as Python text, such as
             'self.towers[0]'.
         names: maps the `id` of each cell to the cell's name, such as 'towers.0'.
-        graphs: maps each operator's key (layers, inputs, outputs) to its pair (name, cell).
+        graphs: maps the key (layers, inputs, outputs) of each operator to the operator's name and
+            cell.
     """
 
     def __init__(self, network: nn.Cell) -> None:

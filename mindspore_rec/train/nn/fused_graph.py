@@ -56,8 +56,7 @@ class FusedGraph(FusedLayer):
     Raises:
         TypeError: a layer is not of a legal type.
         ValueError: `inputs` or `steps` is empty, a name is unknown or used twice, a layer was made
-            for different widths, or two layers concatenate the same value with different
-            neighbours.
+            for different widths, or two layers concatenate a value at different offsets.
 
     Example:
         >>> import numpy as np

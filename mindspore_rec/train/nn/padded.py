@@ -34,8 +34,8 @@ class ToPadded(nn.Cell):
             `offsets[i]` to `offsets[i + 1] - 1`. The first offset is 0, and the last offset is N.
 
     Outputs:
-        Tuple of the block and the mask. The block is a Tensor `[B, L, ...]` of the type of the
-            values. The mask is a bool Tensor `[B, L]`, True for values and False for padding.
+        Tuple of the block and the mask. The block is a Tensor `[B, L, ...]`, of the same dtype as
+            `values`. The mask is a bool Tensor `[B, L]`, True for values and False for padding.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -63,8 +63,9 @@ class SparseOptimizer(nn.Optimizer):
     A subclass passes the name of its native rule and the initial states of dense parameters to
     `__init__`, and defines `dense_step`. The subclass also defines `prepare` if `dense_step` needs
     values that are computed once per step. By default, `dense_step` updates all dense parameters.
-    With `native_dense = True`, the native core updates dense parameters by the same formula, and
-    `dense_step` updates only the remaining dense parameters.
+    If `native_dense` is True, the native core updates dense parameters by the formula of
+    `dense_step`, and `dense_step` updates only dense parameters that the native core does not
+    support.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
@@ -204,8 +205,8 @@ class SparseOptimizer(nn.Optimizer):
         """Update the dense parameter with index `j`.
 
         Args:
-            j: index of the parameter among the dense parameters; each state has the parameter's
-                Tensor at the same index.
+            j: index of the parameter among the dense parameters, and of its Tensor in each list of
+                states.
             w: the Parameter.
             g: gradient of the parameter after scaling and clipping; `g` includes the weight decay
                 unless `decouples` is True.

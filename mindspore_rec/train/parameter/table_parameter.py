@@ -336,15 +336,15 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
         For a table with a cache, the result also contains statistics of the tiers. `host_rows` is
         the number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number
-        of rows only in lower tiers. For training lookups, the result has three counts: distinct
-        keys (`looked_up_keys`), keys in host memory (`host_hits`), and keys read from a lower tier
-        during the lookup (`host_misses`). For other lookups, the result has three counts: distinct
-        keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`), and keys in lower
-        tiers (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows, and
-        `written_down_rows` is the number of rows written to lower tiers. `lookup_wait_seconds` is
-        the time that training lookups waited for rows, and `evaluation_wait_seconds` is the time
-        that other lookups waited for rows. `prefetch_wait_seconds` is the time that batches waited
-        for their prefetch.
+        of rows that are only in lower tiers. For training lookups, the result has three counts:
+        distinct keys (`looked_up_keys`), keys in host memory (`host_hits`), and keys read from a
+        lower tier during the lookup (`host_misses`). For other lookups, the result has three
+        counts: distinct keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`), and
+        keys in lower tiers (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched
+        rows, and `written_down_rows` is the number of rows written to lower tiers.
+        `lookup_wait_seconds` is the time that training lookups waited for rows, and
+        `evaluation_wait_seconds` is the time that other lookups waited for rows.
+        `prefetch_wait_seconds` is the time that batches waited for their prefetch.
 
         For each lower tier, the result contains statistics with the prefix `remote_` or `ssd_`. The
         statistics of a lower tier are `rows`, `hits` (rows found in the tier), `written_rows`,

@@ -281,7 +281,7 @@ class Program:
         width: int,
         output: Columns | None = None,
     ) -> Columns:
-        """Add a layer, relu(weight @ waves + bias) of each number; return the output's columns.
+        """Add a layer: relu(weight @ waves + bias) for each number; return the output's columns.
 
         Here, `waves` are the sines and cosines of a number at all frequencies.
 
