@@ -125,7 +125,7 @@ def check_padding_key(value: int | None) -> int | None:
 
 
 def check_sparse(sparse: bool) -> None:
-    """Raise ValueError unless `sparse` is True, which means gradients per key in MindSpore.
+    """Raise ValueError unless `sparse` is True; in MindSpore, True selects gradients per key.
 
     Example:
         >>> check_sparse(True)

@@ -66,7 +66,7 @@ class MLP(FusedLayer):
             lookup with `output_dtype=bfloat16`.
 
     Outputs:
-        float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]`.
+        float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]` if `out_features` is None.
 
     Attributes:
         out_features: width of the output.

@@ -101,7 +101,7 @@ class ToValues(nn.Cell):
 
     @property
     def is_eager(self) -> bool:
-        """True in PyNative mode; a compiled graph keeps the value from its compilation."""
+        """True in PyNative mode; fixed in a compiled graph."""
         return bool(ms.get_context("mode") == ms.PYNATIVE_MODE)
 
     def construct(self, block: Tensor, offsets: Tensor, values: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ class Feed(Protocol):
         """If an error has ended the data, raise the error."""
 
     def on_wait(self) -> None:
-        """Runs several times per second while the reader waits for the source's next batch.
+        """Called several times per second while the reader waits for the source's next batch.
 
         Raises:
             KeyboardInterrupt, ReadGivenUpError: the process received a stop signal, or a worker

@@ -143,7 +143,7 @@ class FusedLayer(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if the fused form is used; a compiled graph keeps the value from its compilation."""
+        """True if the fused form is used; fixed in a compiled graph."""
         if self.fused_training is None or not may_fuse(self.cells_in()):
             return False
         if self._is_changed():
@@ -179,7 +179,7 @@ class FusedLayer(nn.Cell):
         return next((name for name, each in self.cells_and_names() if each is cell), "")
 
     def fuses(self) -> list[FusedLayer]:
-        """Return the layers inside this layer that this layer's operator computes."""
+        """Return the inner layers that the operator of this layer computes."""
         return []
 
     def cells_in(self) -> list[nn.Cell]:

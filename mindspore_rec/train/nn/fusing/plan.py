@@ -62,8 +62,8 @@ class Plan:
     Attributes:
         before: steps before the operator.
         nodes: layers that the operator computes.
-        inputs: the operator's inputs in order, a dict from the index of each value to the value's
-            width.
+        inputs: the operator's inputs in order. The dict maps the index of each input value to the
+            value's width.
         outputs: indexes of the values that the operator returns.
         behind: steps after the operator, in order. If a step reads a concatenation of the
             operator's outputs, `behind` includes the concatenation.
