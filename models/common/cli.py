@@ -29,7 +29,7 @@ def parser(program: str, description: str, configs: Path) -> argparse.ArgumentPa
     Args:
         program: name of the module, for the usage line.
         description: one sentence for the help text.
-        configs: folder of the model's configurations, which the help text lists.
+        configs: folder of the model's configurations. The help text lists the files in this folder.
     """
     made = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     names = ", ".join(sorted(str(p.name) for p in configs.glob("*.yaml")))

@@ -29,7 +29,7 @@ class HistoryLookup(nn.Cell):
     Args:
         inputs: the first cell of a network that was made from a schema.
         mode: None for one vector per value; or 'mean', 'sum' or 'sqrtn' for one vector per list,
-            computed in the same way as in `EmbeddingBag`. The vector of an empty list is zero.
+            with the formulas of `EmbeddingBag`. The vector of an empty list is zero.
             Default: None.
 
     Inputs:

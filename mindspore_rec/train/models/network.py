@@ -139,8 +139,8 @@ class Network(nn.Cell):
     def store_users(self, cache: CacheConfig) -> None:
         """Limit the host memory of the tables that store users' last events. Call before training.
 
-        Each table in `users` is replaced by a new table without rows. The rows beyond the limit are
-        stored on an SSD or on Redis. The tiers of a predictor are set separately, by
+        Each table in `users` is replaced by a new table without rows. Rows that exceed the limit
+        are stored on an SSD or in Redis. The tiers of a predictor are set separately, by
         `Predictor(tiers=)`.
 
         Args:

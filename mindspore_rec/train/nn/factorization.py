@@ -52,7 +52,7 @@ class FactorizationMachine(FusedLayer):
             several inputs: one float32 Tensor `[B, n, embedding_dim]` for each entry n of the list.
 
     Outputs:
-        float32 Tensor `[B, 1]`, or `[B, embedding_dim]` with 'none'.
+        float32 Tensor `[B, 1]`, or `[B, embedding_dim]` if `reduction` is 'none'.
 
     Attributes:
         out_features: width of the output.

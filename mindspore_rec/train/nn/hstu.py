@@ -34,10 +34,10 @@ class HSTU(HistoryLayer):
         y = x + W_2\, \text{drop}(\text{norm}(A V) \odot U) + b_2
 
     In this formula, each value attends to itself and to earlier values (j up to i), norm is a layer
-    normalization, and n is `max_length`. The learned biases p and t depend on the distance of two
-    values in the history and on the bucket of the time between the values. All heads share the
-    biases. No softmax is applied to the weights, so an output also depends on how often similar
-    values occurred.
+    normalization, and n is `max_length`. The learned bias p depends on the distance of two values
+    in the history. The learned bias t depends on the bucket b of the time between the two values.
+    All heads share the biases. No softmax is applied to the weights, so an output also depends on
+    how often similar values occurred.
 
     The whole block is computed without padding. Scores are computed 16 rows at a time, as in
     `HistoryTransformer`.

@@ -194,7 +194,8 @@ class MLP(FusedLayer):
         """Set the moving statistics.
 
         Args:
-            packed: last output of the training program, which contains the new moving statistics.
+            packed: the training program's last output, a vector that contains the new moving
+                statistics.
             moved: for each hidden layer, the offset of the layer's new statistics in `packed`.
         """
         for k in range(self.hidden):

@@ -35,7 +35,7 @@ os.register_at_fork(after_in_child=_open.clear)
 
 
 def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
-    """Return the open tables named `name` to which an object still refers, in any order.
+    """Return the open tables with a name, in no fixed order; omit tables that no object refers to.
 
     Args:
         name: name to search for.

@@ -265,7 +265,7 @@ def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
 
 
 def _is_half(cell: nn.Cell) -> bool:
-    """Return whether a cell computes in float16 or bfloat16 after a call of `to_float`."""
+    """Return whether `to_float` has set a cell's type to float16 or bfloat16."""
     flags = cell.get_flags()
     return bool(flags.get("fp16") or flags.get("bf16"))
 
