@@ -45,7 +45,7 @@ class FieldEmbedding(nn.Cell):
 
     Attributes:
         dim: number of floats in an embedding.
-        parts: the tuple `((F, dim),)`, the shape of the output's rows.
+        parts: the tuple `((F, dim),)`; `(F, dim)` is the shape of a row of the output.
         table: the cell that looks up rows.
 
     Raises:

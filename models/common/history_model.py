@@ -62,7 +62,7 @@ class RowsConfig:
         check_least("'data.test_rows'", self.test_rows, 2)
 
     def draw(self, seed: int) -> tuple[Planted, Planted, Planted]:
-        """Return the training, validation and test rows that a seed determines.
+        """Draw the training rows, the validation rows and the test rows from a seed.
 
         Raises:
             ValueError: the validation rows or the test rows have one label only, so the AUC is

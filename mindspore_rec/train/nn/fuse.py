@@ -170,7 +170,7 @@ def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
 
 
 class _Child(NamedTuple):
-    """A cell and its parent; the parent's `construct` was traced."""
+    """A cell, and its parent, whose `construct` was traced."""
 
     parent: nn.Cell
     name: str

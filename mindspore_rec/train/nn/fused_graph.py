@@ -47,8 +47,8 @@ class FusedGraph(FusedLayer):
         outputs: names of the steps whose outputs are returned. Default: the last step.
 
     Inputs:
-        float32 or bfloat16 Tensors `[B, ...]`, in the order of `inputs`, with the number of floats
-        per row that `inputs` states. The gradient of a bfloat16 input is bfloat16.
+        float32 or bfloat16 Tensors `[B, ...]`, in the order of `inputs`. For each Tensor, `inputs`
+        states the number of floats per row. The gradient of a bfloat16 input is bfloat16.
 
     Outputs:
         float32 Tensor `[B, width]`, or a tuple of float32 Tensors if there are several `outputs`.
