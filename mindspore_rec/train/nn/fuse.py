@@ -170,7 +170,7 @@ def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
 
 
 class _Child(NamedTuple):
-    """A cell, and its parent, whose `construct` was traced."""
+    """A cell inside a parent cell; the `construct` of the parent was traced."""
 
     parent: nn.Cell
     name: str

@@ -65,7 +65,7 @@ class SparseOptimizer(nn.Optimizer):
     values that are computed once per step. By default, `dense_step` updates all dense parameters.
     If `native_dense` is True, the native core updates dense parameters by the formula of
     `dense_step`, and `dense_step` updates only dense parameters that the native core does not
-    support.
+    update.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter

@@ -72,7 +72,7 @@ class Alone:
         return outputs
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """If there are several workers and one worker stops, stop all workers."""
+        """Do nothing; `Peers.settle` stops all workers if one of several workers stops."""
 
     def interrupted(self, interruption: Interruption) -> bool:
         """Return True if a signal has stopped the training on some worker."""
