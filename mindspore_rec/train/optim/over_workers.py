@@ -68,8 +68,8 @@ class WorkerExchange(nn.Cell):
         """Return one gradient per parameter, for the batches of all workers together.
 
         Args:
-            gradients: gradients of this worker's batch: a Tensor for each dense parameter, a token
-                for each table.
+            gradients: the gradients of this worker's batch, with a Tensor for each dense parameter
+                and a token for each table.
             step: number of steps done so far, one int32 number.
         """
         token = self._zero
