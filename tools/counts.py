@@ -97,7 +97,7 @@ def faces() -> list[Path]:
 
 
 def definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
-    """Return the module and the class or function to which a name refers; None for other names."""
+    """Return (module, node) of the class or function with a name; None for other names."""
     path = ROOT.joinpath(*module.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():

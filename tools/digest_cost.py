@@ -7,10 +7,11 @@ This tool is not in `benchmarks/`, because it uses a table of the native core, w
 
 A step does the same work as a step of `embedding_step.py`, but without a graph. A step looks up
 batch x fields ids, accumulates the rows' gradients, and does one step of Adam. After every
-`--delta-every` steps, the tool copies the rows that have changed since the previous copy, as for a
-delta. Steps of two equal tables alternate, in a changing order; only one table keeps a digest. The
-tool measures the CPU time of all threads, because other programs on the machine affect CPU time
-less than elapsed time. Each figure is a median over pairs of steps or over pairs of deltas.
+`--delta-every` steps, the tool makes a delta: it copies the rows that have changed since the
+previous copy. Steps of two equal tables alternate, in a changing order; only one table keeps a
+digest. The tool measures the CPU time of all threads, because other programs on the machine affect
+CPU time less than elapsed time. Each figure is a median over pairs of steps or over pairs of
+deltas.
 """
 
 from __future__ import annotations

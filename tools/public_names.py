@@ -7,9 +7,9 @@
 Public names are the names in `__all__` of `mindspore_rec` and of its public modules
 (docs/architecture.md), and the commands `python -m mindspore_rec.<name>` on the pages. For each
 name, the record contains the kind, the signature, the signatures of a class's own methods, and the
-module that defines the name; this module may change. For a command, the record contains all
-options. A comparison exits with 1 if a name or option was lost or changed. A comparison also prints
-added names, moved names and new warnings, which do not change the exit code.
+module that defines the name. For a command, the record contains all options. A comparison exits
+with 1 if a name or option was lost or changed. A comparison also prints added names, moved names
+and new warnings, which do not change the exit code.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Record = dict[str, Any]
 
 
 def public_names(modules: Sequence[str]) -> Record:
-    """Return a record for each public name ('module.name') of all modules that exist."""
+    """Return a record for each public name ('module.name') of `modules`; skip missing modules."""
     record: Record = {}
     for module in filter(importlib.util.find_spec, modules):
         face = importlib.import_module(module)

@@ -59,8 +59,8 @@ ALWAYS = (
     "tests/docs/test_docs_maturity.py",
 )
 
-# Maps each prefix of paths in csrc to the folders with Python tests of the compiled code, the
-# nearest folder first. The longest prefix that matches a path applies.
+# Maps prefixes of paths in csrc to folders of Python tests that run the compiled code; the nearest
+# folder is first. The longest prefix that matches a path applies.
 PYTHON_TESTS: dict[str, tuple[str, ...]] = {
     "": ("parameter",),
     "bindings/dense": ("nn",),
@@ -165,7 +165,7 @@ def names_imported(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Imports:
-    """Imports between files; a package's public name stands for the file that defines the name.
+    """Imports between files; a name imported from a package leads to the file that defines it.
 
     Args:
         files: Python files, relative to the root.
@@ -330,7 +330,7 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
 
 
 def tests_to_run(changed: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Return the changed test files, and the files of `ALWAYS` plus the nearest test files."""
+    """Return the changed test files, and other test files: `ALWAYS` and the nearest files."""
     near = nearest_tests(changed)
     tests = [str(file) for file in changed if _is_test(file) and file.suffix == ".py"]
     return tests, [file for file in dict.fromkeys([*ALWAYS, *map(str, near)]) if file not in tests]
@@ -399,8 +399,8 @@ def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
     has tests. A change to a header may break tests that include the header, directly or through
     other headers. A change to a `.cc` or `.inl` file may break tests that include the file's
     header. Changed test files count as the nearest. Tests in the folder of a changed file and tests
-    that include a changed header directly are equally near. Tests in a folder above are less near
-    than tests in the folder of a changed file.
+    that include a changed header directly are equally near. Tests in a parent folder of a changed
+    file are less near than tests in the file's own folder.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]

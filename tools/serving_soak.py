@@ -7,7 +7,7 @@ Clients send requests at a fixed rate, over persistent and new connections, and 
 Misbehaving clients (`strangers.py`) send three kinds of input: requests without a token; requests
 that are slow, incomplete, compressed or too large; and bytes that are not a request. Memory,
 threads, open files and CPU time of the server, and the 99th percentile of the clients' latency,
-must not grow. A slope is the median of the slopes between all pairs of samples after the warm-up.
+must not grow. The slope of a value is the median slope over all pairs of samples after the warm-up.
 The test fails if a value grows, with 95 % confidence, by more than the value's limit.
 """
 
@@ -253,7 +253,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Send load to the server; return the samples, and the growth and limit of each value."""
+    """Send load to the server; return the samples, each value's growth and each value's limit."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (

@@ -2,7 +2,7 @@
 """Clients that misbehave: they send bad requests to a server, or stay connected too long.
 
 Each client is a function that accepts a `Place`, performs one action and returns. An HTTP client
-may raise OSError if the server has closed the client's connection in the meantime.
+may raise OSError if the server has closed the client's connection.
 """
 
 from __future__ import annotations

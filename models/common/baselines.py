@@ -57,7 +57,7 @@ def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> di
     Args:
         train: training rows.
         test: test rows.
-        most_rows: maximum number of training rows from which the L2 strength is chosen. Default:
+        most_rows: maximum number of training rows that are used to choose the L2 strength. Default:
             300,000.
 
     Returns:

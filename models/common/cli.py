@@ -29,7 +29,7 @@ def parser(program: str, description: str, configs: Path) -> argparse.ArgumentPa
     Args:
         program: name of the module, for the usage line.
         description: one sentence for the help text.
-        configs: folder of the model's configurations, which the help text lists.
+        configs: folder of the model's configurations. The help text lists the files in this folder.
     """
     made = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     names = ", ".join(sorted(str(p.name) for p in configs.glob("*.yaml")))
@@ -77,7 +77,7 @@ def config_path(given: Path, configs: Path) -> Path:
 
 
 def seed_list(text: str) -> list[int]:
-    """Parse a list of seeds in an option's text, for the argument `type` of `argparse`.
+    """Parse an option's text as a list of seeds; a function for argparse's argument `type`.
 
     Raises: argparse.ArgumentTypeError: a seed is not a whole number of at least 0, or occurs twice.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert YAML to configuration dataclasses, with strict checks, and dataclasses to JSON."""
+"""Convert YAML to configuration dataclasses with strict checks; convert dataclasses to JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GROUPED_DIGITS = re.compile(r"[-+]?[0-9]+(_[0-9]+)+")  # 60_000 is a text in YA
 
 
 def read_yaml(path: Path, kind: type[T]) -> T:
-    """Return the configuration in a YAML file.
+    """Read a configuration from a YAML file.
 
     Values are read as in YAML 1.2, in which 1e-3 is a number and `no` is a text.
 
@@ -206,7 +206,7 @@ def _message(error: DaciteFieldError) -> str:
 
 
 def _legal(kind: Any) -> str:
-    """Return the text of an error message that describes the legal values of a type."""
+    """Describe the legal values of a type, for an error message."""
     if typing.get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, typing.get_args(kind)))}"
     named = {tuple: "a list", Mapping: "a mapping"}

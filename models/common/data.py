@@ -42,7 +42,8 @@ class Synthetic:
     Args:
         kind: 'synthetic'.
         rows: number of training rows.
-        test_rows: number of test rows, which are drawn from the same model. Default: 200,000.
+        test_rows: number of test rows; training rows and test rows are drawn from the same planted
+            model. Default: 200,000.
         max_cardinality: number of different values in the largest fields. Default: 10,000.
         pair_cardinality: fields with at most this number of different values take part in the
             planted model's pair interactions. Default: 1,500, as in
@@ -144,8 +145,8 @@ class Data:
         bayes_auc: greatest possible AUC of a model on the test rows; None if it is unknown.
         tasks: names of the tasks, one for each column of the labels.
         groups: groups of test rows to evaluate separately: a dict from the group's name to a bool
-            array [rows of test].
-        users: user of each test row, [rows of test], for metrics by user; None if rows have no
+            array with one entry per test row.
+        users: array with the user of each test row, for metrics by user; None if rows have no
             users.
         vocabulary: number of different ids if the ids are numbers from 0; None if the ids are keys.
     """

@@ -45,7 +45,7 @@ class FieldEmbedding(nn.Cell):
 
     Attributes:
         dim: number of floats in an embedding.
-        parts: the tuple `((F, dim),)`, the shape of the output's rows.
+        parts: the tuple `((F, dim),)`; `(F, dim)` is the shape of a row of the output.
         table: the cell that looks up rows.
 
     Raises:
@@ -183,7 +183,7 @@ class _LookupPerField(nn.Cell):
 
 
 class _RowOfId(nn.Cell):
-    """Returns the row index of ids: the remainder in static tables with buckets, else the id."""
+    """Returns the row index of each id: the id's remainder if a table has buckets, else the id."""
 
     def __init__(self, config: EmbeddingConfig) -> None:
         super().__init__()

@@ -41,9 +41,10 @@ class EmbeddingConfig:
             ids, and no two ids share a row. With 'static', tables have a fixed number of rows. With
             'converted', `mindspore_rec.convert` converts an ordinary `nn.Embedding` over the ids of
             the training rows to a hash table. Default: 'hash'.
-        tables: 'one' for one table for all fields, or 'per_field' for one table per field. With
-            'one', ids of different fields must not collide. Keys from `mindspore_rec.category_keys`
-            do not collide, because each key is salted with the field's name. Default: 'one'.
+        tables: 'one' for one table for all fields, or 'per_field' for one table per field. If all
+            fields share one table, ids of different fields must not collide. Keys from
+            `mindspore_rec.category_keys` do not collide, because each key is salted with the
+            field's name. Default: 'one'.
         buckets: number of rows of a static table, 1 to 2**31 - 1; it sets the table's `vocab_size`.
             The row index of an id is the remainder of the id's low 31 bits divided by `buckets`.
             Only for 'static'. Default: None.

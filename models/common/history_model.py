@@ -62,7 +62,7 @@ class RowsConfig:
         check_least("'data.test_rows'", self.test_rows, 2)
 
     def draw(self, seed: int) -> tuple[Planted, Planted, Planted]:
-        """Return the training, validation and test rows that a seed determines.
+        """Draw the training rows, the validation rows and the test rows from a seed.
 
         Raises:
             ValueError: the validation rows or the test rows have one label only, so the AUC is
@@ -110,7 +110,7 @@ class HistoryRun:
 
     Args:
         data: settings of the rows to train on.
-        train: length of the run.
+        train: batch size, number of epochs, learning rate and seed.
     """
 
     data: RowsConfig
@@ -154,8 +154,8 @@ def history_model(
     Args:
         title: name for people.
         network: class of the network.
-        settings: dataclass for a configuration's section `model`, from the `config.py` in the
-            model's folder. All fields have defaults.
+        settings: dataclass for the section `model` of a configuration. The dataclass is defined in
+            the `config.py` of the model's folder. All fields have defaults.
         times: whether the network reads the times of events. Default: False.
     """
     section = ("model", settings, field(default_factory=settings))

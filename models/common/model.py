@@ -118,8 +118,8 @@ class ZooModel:
         config: class of the model's configuration, a dataclass derived from `RunConfig`.
         network: class of the model's network, derived from `mindspore_rec.models.Network`. The
             configuration's method `settings` returns the network's settings.
-        optimizer: function that returns the optimizer, called with the network, the configuration
-            and the number of steps. Default: LazyAdam over all parameters.
+        optimizer: function `(network, configuration, steps)` that returns the optimizer; `steps` is
+            the number of steps. Default: LazyAdam over all parameters.
     """
 
     name: str

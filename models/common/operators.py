@@ -37,8 +37,8 @@ class OperatorTime:
             lookup' and 'table gradient' stand for the operators of tables. The names 'dense layers'
             and 'loss' stand for layers and losses that run as one operator. The name 'optimizer
             step' stands for steps of a table or of all dense parameters.
-        phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made from
-            other operators without recording the place of the operators.
+        phase: 'forward', 'gradient', 'update' or 'expanded'. 'expanded' means that MindSpore made
+            the operators from other operators and did not record the phase.
         cell: path of the cell in the network; '' for the network itself. The path is also '' for
             gradients of dense layers, because MindSpore does not record the cell of these
             gradients.

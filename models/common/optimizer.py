@@ -52,7 +52,7 @@ def lazy_adam(
     steps: int,
     loss_scale: float = 1.0,
 ) -> LazyAdam:
-    """Return a LazyAdam with one L2 penalty for embeddings and another for other parameters.
+    """Return a LazyAdam with two L2 penalties: for the embeddings and for all other parameters.
 
     Args:
         config: rates and penalties.

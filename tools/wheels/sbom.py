@@ -2,7 +2,8 @@
 """The bill of materials of a wheel, as CycloneDX 1.6 in JSON, in the wheel's folder `sboms`.
 
 The bill lists the packages that the wheel requires, and the third-party code that is compiled into
-the native core. Equal wheels have equal bills: no field depends on the time or on chance.
+the native core. Equal wheels have equal bills of materials: no field depends on the time or on
+chance.
 """
 
 from __future__ import annotations

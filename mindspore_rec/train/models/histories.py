@@ -29,7 +29,7 @@ class HistoryLookup(nn.Cell):
     Args:
         inputs: the first cell of a network that was made from a schema.
         mode: None for one vector per value; or 'mean', 'sum' or 'sqrtn' for one vector per list,
-            computed in the same way as in `EmbeddingBag`. The vector of an empty list is zero.
+            with the formulas of `EmbeddingBag`. The vector of an empty list is zero.
             Default: None.
 
     Inputs:
@@ -37,8 +37,8 @@ class HistoryLookup(nn.Cell):
 
     Outputs:
         Tuple with one Tensor per array of the histories, in the order of `names`. If the values are
-        keys, the values are replaced by the keys' rows: float32 `[N, dim]`, or `[B, dim]` with a
-        mode. Arrays of numbers, `[N]`, and of offsets, int64 `[B + 1]`, are returned unchanged.
+        keys, the values are replaced by the keys' rows: float32 `[N, dim]`, or `[B, dim]` if `mode`
+        is set. Arrays of numbers, `[N]`, and of offsets, int64 `[B + 1]`, are returned unchanged.
 
     Attributes:
         names: names of the arrays, such as 'seen.values', 'seen_at.values' and 'seen.offsets'.
@@ -108,7 +108,7 @@ class HistoryLookup(nn.Cell):
         self.offsets = tuple(offsets.get(place, -1) for place in range(len(self.names)))
 
     def construct(self, arrays: Any) -> Any:
-        """Return the values with keys replaced by rows, and the numbers and offsets unchanged."""
+        """Replace keys by rows; return the rows, and the numbers and offsets unchanged."""
         histories = arrays[self.first :]
         made: tuple[Tensor, ...] = ()
         for k in range(len(self.places)):

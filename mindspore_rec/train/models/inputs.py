@@ -53,8 +53,8 @@ class InputLayer(nn.Cell):
     Attributes:
         vectors_of_parts: for each part that consists of vectors, the number of vectors. Parts that
             consist of vectors come first.
-        fields: number of vectors in a row: F with 'concat', otherwise F + N, for F fields and N
-            numbers.
+        fields: number of vectors in a row. For F fields and N numbers, there are F vectors with
+            'concat' and F + N vectors otherwise.
         dim: number of floats in the vector of a number.
         widths: number of floats in each part of a row.
         width: number of floats in the whole row.

@@ -66,7 +66,7 @@ class Network(nn.Cell):
 
     Attributes:
         schema: a copy of the schema; None if the network was made from a `Features`. Training the
-            network also changes the scales of the copy.
+            network changes the scales in the copy.
         features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, which means that the network has one output.
@@ -139,8 +139,8 @@ class Network(nn.Cell):
     def store_users(self, cache: CacheConfig) -> None:
         """Limit the host memory of the tables that store users' last events. Call before training.
 
-        Each table in `users` is replaced by a new table without rows. The rows beyond the limit are
-        stored on an SSD or on Redis. The tiers of a predictor are set separately, by
+        Each table in `users` is replaced by a new table without rows. Rows that exceed the limit
+        are stored on an SSD or in Redis. The tiers of a predictor are set separately, by
         `Predictor(tiers=)`.
 
         Args:
@@ -188,7 +188,8 @@ class Network(nn.Cell):
     def is_started(self) -> bool:
         """True if the label scale was set.
 
-        For a network without a label scale, the property is True if any last bias is not 0.
+        For a network without a label scale, the property is True if any bias in `last_biases` is
+        not 0.
 
         The label scale and the last biases are set by training, by loading a checkpoint and by
         `start_at`. If the mean of every label is 0.5, `start_at` sets the last biases to 0, and the
@@ -211,8 +212,8 @@ class Network(nn.Cell):
                 the deviations are not used.
 
         Raises:
-            ValueError: there is not one value for each label, a mean or deviation is not finite, or
-                a deviation is negative.
+            ValueError: the number of means or deviations is not the number of labels, a mean or
+                deviation is not finite, or a deviation is negative.
         """
         tasks = len(self.features.tasks)
         for argument, values in (("means", means), ("deviations", deviations)):

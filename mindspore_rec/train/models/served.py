@@ -41,8 +41,8 @@ class Served(nn.Cell):
 
     Attributes:
         input_names: names of the inputs.
-        input_offsets: maps the name of each input with a history's values to the name of the input
-            with the history's offsets.
+        input_offsets: maps the name of each input that holds a history's values to the name of the
+            input that holds the history's offsets.
     """
 
     def __init__(self, network: Network) -> None:
@@ -61,8 +61,8 @@ class Served(nn.Cell):
             for place, values in places.items()
             for value in values
         }
-        # For each input with a history's offsets, the index of an input with values of the history;
-        # -1 for all other inputs.
+        # One index per input. For offsets of a history: the index of an input with the history's
+        # values. For all other inputs: -1.
         self.counted = tuple(
             places[place][0] if place in places else -1 for place in range(len(schema.inputs))
         )

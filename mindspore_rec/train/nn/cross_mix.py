@@ -41,8 +41,9 @@ class CrossNetMix(CrossLayers):
     Biases start with 0. `mindspore.set_seed` seeds the initialization.
 
     In each layer, one matrix product multiplies by the V of all experts, and another matrix product
-    multiplies by the U of all experts. The product by C is computed separately for each expert. On
-    the CPU, one operator computes all layers, forward and backward, with matrix products by oneDNN.
+    multiplies by the U of all experts. The product with C is computed separately for each expert.
+    On the CPU, one operator computes all layers, forward and backward, with matrix products by
+    oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. The shared gates

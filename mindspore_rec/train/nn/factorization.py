@@ -40,19 +40,19 @@ class FactorizationMachine(FusedLayer):
     Predictive Analytics", SIGIR 2017, https://doi.org/10.1145/3077136.3080777.
 
     Args:
-        fields: number of vectors F per row, 2 to 4096. For several inputs, a list with the number
-            of vectors of each input; F is the sum of the list. The inputs are joined without an
-            extra copy.
+        fields: number of vectors F per row, 2 to 4096. If there are several inputs, `fields` is a
+            list with each input's number of vectors; F is the sum of the list. The inputs are
+            joined without an extra copy.
         embedding_dim: width D of a vector, 1 to 8192.
-        reduction: 'sum' returns one number per row; 'none' returns the D terms of this sum over d
-            as a vector. Default: 'sum'.
+        reduction: 'sum' returns one number per row; 'none' returns the vector of the D terms,
+            without the sum over d. Default: 'sum'.
 
     Inputs:
         x: float32 Tensor `[B, fields, embedding_dim]`. If `fields` is a list, the layer takes
             several inputs: one float32 Tensor `[B, n, embedding_dim]` for each entry n of the list.
 
     Outputs:
-        float32 Tensor `[B, 1]`, or `[B, embedding_dim]` with 'none'.
+        float32 Tensor `[B, 1]`, or `[B, embedding_dim]` if `reduction` is 'none'.
 
     Attributes:
         out_features: width of the output.

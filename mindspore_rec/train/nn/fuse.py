@@ -56,10 +56,10 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
     also compute the network, with one warning, if a cell between the network and the layers has
     changed since the call of `fuse`. A cell has changed if its type, mode, hooks or children
-    differ. A cell has also changed if an attribute or global name that the cell reads refers to
-    another number or function. If a call passes an argument that is not a Tensor, MindSpore's
-    layers also compute the network, but without a warning. Omitted arguments do not prevent the use
-    of the operator.
+    differ. A cell has also changed if the cell reads an attribute or a global name and this name
+    now refers to another number or function. If a call passes an argument that is not a Tensor,
+    MindSpore's layers also compute the network, but without a warning. Omitted arguments do not
+    prevent the use of the operator.
 
     Args:
         cell: the network, not yet compiled.
@@ -170,7 +170,7 @@ def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
 
 
 class _Child(NamedTuple):
-    """A cell and its parent; the parent's `construct` was traced."""
+    """A cell inside a parent cell; the `construct` of the parent was traced."""
 
     parent: nn.Cell
     name: str
@@ -401,7 +401,8 @@ class _Operators:
         cells: maps the `id` of each cell to the cell's path as Python text, such as
             'self.towers[0]'.
         names: maps the `id` of each cell to the cell's name, such as 'towers.0'.
-        graphs: maps each operator's key (layers, inputs, outputs) to its pair (name, cell).
+        graphs: maps the key (layers, inputs, outputs) of each operator to the operator's name and
+            cell.
     """
 
     def __init__(self, network: nn.Cell) -> None:

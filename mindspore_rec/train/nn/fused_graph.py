@@ -47,8 +47,8 @@ class FusedGraph(FusedLayer):
         outputs: names of the steps whose outputs are returned. Default: the last step.
 
     Inputs:
-        float32 or bfloat16 Tensors `[B, ...]`, in the order of `inputs`, with the number of floats
-        per row that `inputs` states. The gradient of a bfloat16 input is bfloat16.
+        float32 or bfloat16 Tensors `[B, ...]`, in the order of `inputs`. For each Tensor, `inputs`
+        states the number of floats per row. The gradient of a bfloat16 input is bfloat16.
 
     Outputs:
         float32 Tensor `[B, width]`, or a tuple of float32 Tensors if there are several `outputs`.
@@ -56,8 +56,7 @@ class FusedGraph(FusedLayer):
     Raises:
         TypeError: a layer is not of a legal type.
         ValueError: `inputs` or `steps` is empty, a name is unknown or used twice, a layer was made
-            for different widths, or two layers concatenate the same value with different
-            neighbours.
+            for different widths, or two layers concatenate a value at different offsets.
 
     Example:
         >>> import numpy as np
@@ -132,7 +131,7 @@ class FusedGraph(FusedLayer):
         return outputs[0] if len(self.results) == 1 else outputs
 
     def fits(self, inputs: Any, matrices: Any, may_branch: bool) -> Any:
-        """Return whether the Tensors have equally many rows, and each Tensor has its input's width.
+        """Return True if all Tensors have equally many rows and each Tensor has its input's width.
 
         Static shapes are compared once, when the graph is compiled. For dynamic shapes, the
         function returns True if `expects_rows` is True. If `expects_rows` is False and `may_branch`
@@ -244,7 +243,7 @@ class FusedGraph(FusedLayer):
 
 @ops.constexpr
 def _refuses(owner: str, number: int) -> bool:
-    """Return False; warn once per operator, also when the graph compiler calls the function.
+    """Return False; warn once per operator, even if the graph compiler calls the function.
 
     Args:
         owner: name of the network's class.
@@ -288,7 +287,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return, for each value, the first value of the join that contains it, and its offset there.
+    """Return, for each value, the first value of its join and the value's offset in the join.
 
     Raises:
         ValueError: a value is part of two joins that need the value at different offsets.

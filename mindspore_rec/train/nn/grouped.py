@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GroupedEmbedding: several tables looked up by one operator per row size."""
+"""GroupedEmbedding: looks up several tables, with one operator for each row size."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ class HistoryTransformer(HistoryLayer):
 
     In the formulas, norm is a layer normalization. The attention has the weights
     :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The learned vector
-    p is selected by the value's distance from the newest value of the history, or by the bucket of
-    the time between these two values.
+    p depends on the value's position, counted from the newest value of the history, or on the time
+    between the value and the newest value.
 
     A history is a list of values, oldest first. The lists of a batch are concatenated, so no
     padding is stored or computed. The attention's time is proportional to the sum of squared
@@ -60,10 +60,10 @@ class HistoryTransformer(HistoryLayer):
             for the newest value of a list. Values beyond the last position use the last vector.
             Default: 0, which means none.
         time_buckets: number of learned vectors of time differences, 0 to 48. The time between a
-            value and the newest value selects the value's vector. The vectors 0, 1, 2 and 3 are for
-            differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. Time differences
-            above the range of the last vector also use the last vector. Default: 0, which means
-            none.
+            value and the newest value selects the value's vector. Vector 0 is for a difference of
+            0, vector 1 for 1, vector 2 for 2 to 3, vector 3 for 4 to 7, and so on by powers of two.
+            Time differences above the range of the last vector also use the last vector. Default:
+            0, which means none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
         activation: activation of the MLP, as in `MLP`. Default: 'relu'.
 
@@ -78,7 +78,7 @@ class HistoryTransformer(HistoryLayer):
         float32 Tensor `[N, embedding_dim]`.
 
     Attributes:
-        out_features: width of the output, `embedding_dim`.
+        out_features: width of the output, equal to `embedding_dim`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, an input has the

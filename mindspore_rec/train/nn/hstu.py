@@ -34,10 +34,10 @@ class HSTU(HistoryLayer):
         y = x + W_2\, \text{drop}(\text{norm}(A V) \odot U) + b_2
 
     In this formula, each value attends to itself and to earlier values (j up to i), norm is a layer
-    normalization, and n is `max_length`. The learned biases p and t depend on the distance of two
-    values in the history and on the bucket of the time between the values. All heads share the
-    biases. No softmax is applied to the weights, so an output also depends on how often similar
-    values occurred.
+    normalization, and n is `max_length`. The learned bias p depends on the distance of two values
+    in the history. The learned bias t depends on the bucket b of the time between the two values.
+    All heads share the biases. No softmax is applied to the weights, so an output also depends on
+    how often similar values occurred.
 
     The whole block is computed without padding. Scores are computed 16 rows at a time, as in
     `HistoryTransformer`.
@@ -46,8 +46,8 @@ class HSTU(HistoryLayer):
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
     for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152. In this cell, all
-    projections have biases. The time between a query and a key is the difference between the times
-    of the query's value and the key's value.
+    projections have biases. If a query is from value i and a key is from value j, the time between
+    them is the difference between the times of the values i and j.
 
     Args:
         embedding_dim: width of a value, 1 to 8192.
@@ -55,9 +55,9 @@ class HSTU(HistoryLayer):
             `max_length`. There are also `max_length` learned biases, one per distance. Distances of
             `max_length` or more use the last bias. Histories may be longer.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
-        time_buckets: number of learned biases of time differences, 0 to 48; see
-            `HistoryTransformer` for the differences in each bucket. Default: 0, which means no
-            biases of time differences.
+        time_buckets: number of learned biases for time differences, one bias per bucket, 0 to 48.
+            `HistoryTransformer` describes the buckets. Default: 0, which means no biases of time
+            differences.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
 
     Inputs:

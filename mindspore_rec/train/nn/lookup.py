@@ -125,7 +125,7 @@ def check_padding_key(value: int | None) -> int | None:
 
 
 def check_sparse(sparse: bool) -> None:
-    """Raise ValueError unless `sparse` is True, which means gradients per key in MindSpore.
+    """Raise ValueError unless `sparse` is True; in MindSpore, True selects gradients per key.
 
     Example:
         >>> check_sparse(True)
@@ -168,9 +168,10 @@ class TableLookup(nn.Cell):
             Admission by count and eviction by frequency read the counts of ids. Only for hash
             tables. Default: 1.
         output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument
-            `output_dtype`. The dtype is `float32`, or `bfloat16` for a table with bfloat16 values
-            and a lookup without `max_norm`. With `bfloat16`, the lookup returns the stored bits,
-            which take half the bytes of float32 (`docs/precision.md`). Default: `float32`.
+            `output_dtype`. `bfloat16` is allowed only if the table's values are bfloat16 and
+            `max_norm` is not set; otherwise, the dtype is `float32`. With `bfloat16`, the lookup
+            returns the stored bits, which take half the bytes of float32 (`docs/precision.md`).
+            Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

@@ -46,8 +46,8 @@ class MLP(FusedLayer):
     a batch of one row does not change the moving variance.
 
     Args:
-        in_features: width of the input, 1 to 2**20; or the widths of several inputs, whose sum is
-            in the same range. The inputs are joined without an extra copy.
+        in_features: width of the input, 1 to 2**20; or the widths of several inputs, with a sum of
+            1 to 2**20. The inputs are joined without an extra copy.
         hidden: width of each hidden layer, at least 1; may be empty if `out_features` is set.
         activation: one of `ACTIVATIONS`. Default: 'relu'.
         dropout: probability that a hidden unit is dropped in training, in [0, 1). Default: 0.0.
@@ -66,7 +66,7 @@ class MLP(FusedLayer):
             lookup with `output_dtype=bfloat16`.
 
     Outputs:
-        float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]`.
+        float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]` if `out_features` is None.
 
     Attributes:
         out_features: width of the output.
@@ -194,7 +194,8 @@ class MLP(FusedLayer):
         """Set the moving statistics.
 
         Args:
-            packed: last output of the training program, which contains the new moving statistics.
+            packed: the training program's last output, a vector that contains the new moving
+                statistics.
             moved: for each hidden layer, the offset of the layer's new statistics in `packed`.
         """
         for k in range(self.hidden):

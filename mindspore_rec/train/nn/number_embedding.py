@@ -22,9 +22,9 @@ class NumberEmbedding(NumberVectors):
     .. math::
         y_{b,n} = x_{b,n} \, v_n
 
-    Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127, in
-    which a number is a feature like any other. FuxiCTR and BARS use this embedding as the first
-    layer of networks.
+    Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127. In
+    this paper, a number is a feature like any other. FuxiCTR and BARS use this embedding as the
+    first layer of networks.
 
     Args:
         numbers: the number N of input values per row, 1 to 65536.

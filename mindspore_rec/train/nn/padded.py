@@ -34,8 +34,8 @@ class ToPadded(nn.Cell):
             `offsets[i]` to `offsets[i + 1] - 1`. The first offset is 0, and the last offset is N.
 
     Outputs:
-        Tuple of the block and the mask. The block is a Tensor `[B, L, ...]` of the type of the
-            values. The mask is a bool Tensor `[B, L]`, True for values and False for padding.
+        Tuple of the block and the mask. The block is a Tensor `[B, L, ...]`, of the same dtype as
+            `values`. The mask is a bool Tensor `[B, L]`, True for values and False for padding.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -81,8 +81,8 @@ class ToValues(nn.Cell):
         values: any Tensor `[N, ...]`, such as the keys of the lists; only the number N is used.
 
     Outputs:
-        Tensor `[N, ...]` of the type of the block. If a list is longer than L, the result contains
-        0 for each value that is not in the block.
+        Tensor `[N, ...]`, of the same dtype as `block`. If a list is longer than L, the result
+        contains 0 for each value that is not in the block.
 
     Raises:
         ValueError: `keep` is unknown.
@@ -101,7 +101,7 @@ class ToValues(nn.Cell):
 
     @property
     def is_eager(self) -> bool:
-        """True in PyNative mode; a compiled graph keeps the value."""
+        """True in PyNative mode; fixed in a compiled graph."""
         return bool(ms.get_context("mode") == ms.PYNATIVE_MODE)
 
     def construct(self, block: Tensor, offsets: Tensor, values: Tensor) -> Tensor:

@@ -72,7 +72,7 @@ class PiecewiseLinear(NumberVectors):
         first = initializer(Normal(std), (self.numbers, 1, self.dim)).init_data().asnumpy()
         places = np.linspace(-1, 1, bins + 1, dtype=np.float32)
         self.knots = Parameter(Tensor(places[None, :, None] * first), name="knots")
-        # For a matrix with one knot per row, the row index of each number's first knot.
+        # row index of each number's first knot, if all knots are the rows of one matrix
         self.first_knots = Tensor(np.arange(numbers, dtype=np.int32) * (bins + 1))
         self._fuse()
 

@@ -77,8 +77,8 @@ class SampledSoftmaxLoss(nn.Cell):
         z_{b, i} = \langle u_b, v_i \rangle / \tau - \log Q(i)
 
     The correction removes the effect of the sampling probability :math:`Q(i)` from the learned
-    scores. Without the log-Q correction, frequent items would have too low scores. Multiplying all
-    probabilities by one factor has no effect. Negatives may be drawn by
+    scores. Without the log-Q correction, the scores of frequent items would be too low. Multiplying
+    all probabilities by one factor has no effect. Negatives may be drawn by
     `mindspore_rec.data.NegativeSampler`, or may be the targets of other rows of the batch.
 
     Source: Bengio & Senécal 2008, Adaptive importance sampling to accelerate training of a neural
@@ -162,8 +162,8 @@ class BPRLoss(nn.Cell):
         \ell = -\operatorname*{mean}_{b, j}\; \log \sigma(s_b - s_{b, j})
 
     Source: Rendle et al. 2009, BPR: Bayesian personalized ranking from implicit feedback
-    (https://arxiv.org/abs/1205.2618). :class:`BCEWithLogitsLoss` of the differences computes value
-    and gradient.
+    (https://arxiv.org/abs/1205.2618). The loss and its gradient are computed by
+    :class:`BCEWithLogitsLoss`, which reads the differences of the scores.
 
     Inputs:
         - **positive** (Tensor): float32 ``[B]`` or ``[B, 1]``, scores of the rows' targets.

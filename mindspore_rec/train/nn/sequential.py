@@ -47,7 +47,7 @@ class FusedSequential(FusedLayer):
 
     Raises:
         TypeError: `stack` is not an `nn.SequentialCell`.
-        ValueError: the stack contains other cells, or its layers cannot be fused.
+        ValueError: the stack contains an unsupported cell, or its layers cannot be fused.
 
     Example:
         >>> import numpy as np

@@ -39,8 +39,8 @@ class SparseOptimizer(nn.Optimizer):
 
     * Divide by the loss scale: ``g = g / loss_scale``.
     * Clip: ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``. Here
-      ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, the gradients
-      of each key of a table are summed first.
+      ``norm`` is the Euclidean norm of all gradients of the optimizer. Before ``norm`` is computed,
+      the gradients of each key of a table are summed.
     * Add the weight decay to the gradient (AdamW decouples the decay):
       ``g = g + weight_decay * w``.
     * Apply the rule in the native core: one operator for all dense parameters, and one operator
@@ -63,8 +63,9 @@ class SparseOptimizer(nn.Optimizer):
     A subclass passes the name of its native rule and the initial states of dense parameters to
     `__init__`, and defines `dense_step`. The subclass also defines `prepare` if `dense_step` needs
     values that are computed once per step. By default, `dense_step` updates all dense parameters.
-    With `native_dense = True`, the native core updates dense parameters by the same formula, and
-    `dense_step` updates only the remaining dense parameters.
+    If `native_dense` is True, the native core updates dense parameters by the formula of
+    `dense_step`, and `dense_step` updates only dense parameters that the native core does not
+    update.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
@@ -204,8 +205,8 @@ class SparseOptimizer(nn.Optimizer):
         """Update the dense parameter with index `j`.
 
         Args:
-            j: index of the parameter among the dense parameters; each state has the parameter's
-                Tensor at the same index.
+            j: index of the parameter among the dense parameters, and of its Tensor in each list of
+                states.
             w: the Parameter.
             g: gradient of the parameter after scaling and clipping; `g` includes the weight decay
                 unless `decouples` is True.
@@ -222,7 +223,7 @@ class SparseOptimizer(nn.Optimizer):
 
     # The step does not use ms.jit, although ms.jit would make PyNative steps 2 to 4 times as fast.
     # In MindSpore 2.10, if set_data gives a Parameter new memory, a jitted function still uses the
-    # old memory. After the load of a checkpoint, a jitted step would update the old memory, which
+    # old memory. If a checkpoint was loaded, a jitted step would update the old memory, which
     # nothing reads.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.

@@ -120,7 +120,7 @@ def check_groups(params: Any) -> list[Any]:
     """Check `params`, and return a list of Parameters or of parameter groups.
 
     Args:
-        params: the argument `params` of an optimizer: an iterable of Parameters or of groups. A
+        params: an optimizer's argument `params`, an iterable of Parameters or of groups. A
             group is a dict with the key "params" and optionally "lr", "weight_decay" and
             "grad_centralization", or a dict with the key "order_params".
 

@@ -30,7 +30,7 @@ class CombinedOptimizer(nn.Optimizer):
     Args:
         optimizers: optimizers of this package, with the same loss scale and without a common
             parameter.
-        clip_global_norm: upper limit > 0 for the norm of the gradients of all parts together, or
+        clip_global_norm: upper limit of the common norm of all parts' gradients, a number > 0 or
             None. If a limit is set, the parts must not clip gradients. If `clip_global_norm` is
             None, each optimizer clips by its own limit. Default: None.
 

@@ -36,7 +36,7 @@ def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
     """Return a decay flag for each parameter; without parameter groups, all tables decay.
 
     Args:
-        optimizer: an optimizer, after the constructor of `nn.Optimizer`.
+        optimizer: an optimizer. The constructor of `nn.Optimizer` has already run.
         owners: the table of each parameter, or None for a dense parameter.
     """
     if optimizer.is_group:

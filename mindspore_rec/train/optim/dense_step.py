@@ -90,8 +90,8 @@ class DenseStep(nn.Cell):
             gradients: one raw gradient per parameter, of the parameter's shape.
             scale: factor of the gradients, one float32 number.
             step: the step number, from 1, as one int32.
-            numbers: float32 numbers: first the learning rates of the parameters in `rates_of`, then
-                the weight decays of the parameters in `decays_of`.
+            numbers: the learning rates of the parameters in `rates_of`, followed by the weight
+                decays of the parameters in `decays_of`, all float32.
 
         Returns:
             A Tensor on which later operators can depend.

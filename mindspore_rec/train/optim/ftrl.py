@@ -40,7 +40,8 @@ class FTRL(SparseOptimizer):
         l2: >= 0. Default: 0.0.
         loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
         weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
-            added to the gradient, for parameters of any name. Default: 0.0.
+            added to the gradient. Without parameter groups, all parameters decay, whatever their
+            names. Default: 0.0.
         clip_global_norm: upper limit > 0 of the norm of all gradients together; None for no
             clipping. Default: None.
 

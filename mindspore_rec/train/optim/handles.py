@@ -15,8 +15,8 @@ from mindspore_rec.train.optim.tables import check_bound, table_of
 
 __all__ = ["apply_by_handle"]
 
-# The second number of a handle has a tag in the low 40 bits, and the table's number modulo 2^23 in
-# the higher bits.
+# The low 40 bits of a handle's second number are a tag. The higher bits are the table's number
+# modulo 2^23.
 _TAG_BITS = 40
 _NUMBER_MASK = (1 << 23) - 1
 

@@ -68,8 +68,8 @@ class WorkerExchange(nn.Cell):
         """Return one gradient per parameter, for the batches of all workers together.
 
         Args:
-            gradients: gradients of this worker's batch: a Tensor for each dense parameter, a token
-                for each table.
+            gradients: the gradients of this worker's batch, with a Tensor for each dense parameter
+                and a token for each table.
             step: number of steps done so far, one int32 number.
         """
         token = self._zero
@@ -130,7 +130,7 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
 
 
 def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:
-    """Return (worker, message) of the first worker with settings unlike worker 0's, or None."""
+    """Return (worker, message) of the first worker unlike worker 0; None if all are equal."""
     first = settings[0]
     for worker, other in enumerate(settings):
         for name in {**first, **other}:

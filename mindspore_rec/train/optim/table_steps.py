@@ -23,8 +23,8 @@ class TableSteps(nn.Cell):
         owners: the tables.
         rule: name of the native rule.
         constants: constants of the rule.
-        bindings: for each table, the number from `bind_table` that identifies the optimizer to the
-            table.
+        bindings: for each table, the number that `bind_table` returned. It identifies the
+            optimizer.
     """
 
     def __init__(

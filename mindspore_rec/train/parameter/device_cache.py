@@ -6,19 +6,19 @@ last three rows of the cache are the row for unknown keys, the row for padding, 
 On the host, a training lookup maps ids to slots of the cache. One swap replaces the least used rows
 in the cache by the rows that the lookup misses, and the graph gathers rows by slot. The table on
 the host still stores counts and ages, and decides about admission. The newest value of a cached row
-is in the cache. A cached row is written back to the host before evaluation, an export, a checkpoint
-or a lower tier reads the row.
+is in the cache. A cached row is written back to the host before it is read by evaluation, an
+export, a checkpoint or a lower tier.
 
 There are two forms of one tier, whose results are equal up to rounding:
 
 * *shared*: the form for the CPU. Native code swaps and updates rows in the memory of the
   Parameter. The kernels are the same as on the host, so the results are bit-identical to the host's
   results. Calls of `prepare` and `sync` are not necessary in the *shared* form.
-* *graph*: the form for devices other than the CPU. The method `prepare` swaps rows by the operators
-  Gather and ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the
-  previous step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's
-  formula. Rows of the *graph* form equal rows of the *shared* form up to rounding, but not bit for
-  bit.
+* *graph*: the form for devices other than the CPU. The method `prepare` swaps rows with the
+  operators Gather and ScatterUpdate. The program must call `prepare` for the ids of each lookup,
+  after the previous step. ScatterAdd sums the gradients, and elementwise operators apply the
+  optimizer's formula. Rows of the *graph* form equal rows of the *shared* form up to rounding, but
+  not bit for bit.
 
 For tests, `MINDSPORE_REC_DEVICE_TIER=graph` selects the *graph* form on the CPU too.
 """

@@ -4,8 +4,8 @@
 The graph compiler of MindSpore 2.10 treats a Cell as a Function. Without a registration, the
 compiler silently drops `cell[key] = value`, and runs `cell[key]` in Python, out of order. With the
 registration, the compiler compiles `cell[key]`, `cell[key] = value` and `key in cell` to calls of
-the Cell's methods. The registration applies to every Cell. As in Python, the methods are
-`__getitem__`, `__setitem__` and `__contains__` of the Cell.
+the Cell's methods `__getitem__`, `__setitem__` and `__contains__`, as in Python. The registration
+applies to every Cell.
 """
 
 from __future__ import annotations

@@ -40,8 +40,9 @@ class StaticParameter(TableParameter):
     Args:
         vocab_size: number of ids, 1 to 2**35.
         embedding_dim: number of floats in a row, 1 to 8192.
-        param_init: initial values: a number, an initializer's name or object as for `MapParameter`,
-            or a float32 Tensor `[vocab_size, embedding_dim]`. Default: 'normal'.
+        param_init: initial values: a number, the name of an initializer, an initializer object, or
+            a float32 Tensor `[vocab_size, embedding_dim]`. Names and objects are as in
+            `MapParameter`. Default: 'normal'.
         name: name of the table. If two open tables have the same name, only the newer table can be
             used. Default: `embedding_table_<n>`.
         out_of_range: effect of an id outside the vocabulary, as for `TableConfig`. Default:
@@ -49,7 +50,7 @@ class StaticParameter(TableParameter):
         requires_grad: whether training changes the table. Default: True.
         seed: seed of the initial values. Default: 0.
         cache: tiers that store the rows, as for `TableConfig`. Default: all rows in host memory.
-        config: a `TableConfig` with `vocab_size`, which replaces all other arguments.
+        config: a `TableConfig` with `vocab_size`. `config` replaces all other arguments.
 
     Raises:
         TypeError: an argument is of the wrong type or missing.
@@ -126,8 +127,8 @@ class StaticParameter(TableParameter):
         """Set the initial values of a new table.
 
         If MindSpore loads weights directly after this call, lookups raise an error until the
-        table's rows are loaded too. If `set_data` is called in place of this method, a load
-        directly afterwards causes no error.
+        table's rows are loaded too. Directly after `set_data`, such a load of weights causes no
+        error.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

@@ -35,7 +35,7 @@ os.register_at_fork(after_in_child=_open.clear)
 
 
 def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
-    """Return the open tables named `name` to which an object still refers, in any order.
+    """Return the open tables with a name, in no fixed order; omit tables that no object refers to.
 
     Args:
         name: name to search for.
@@ -52,7 +52,7 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
 
 
 def _named(name: str, scope: int | None) -> list[TableParameter]:
-    # Loop over a list, because other threads may make tables during the loop.
+    # Loop over a copy of the references: other threads may make tables during the loop.
     tables = [reference() for reference in _open.valuerefs()]
     return [
         table
@@ -127,8 +127,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
-        config: description with which the table was made, including the name.
-        descriptor: int64 Tensor `[7]`, by which operators find the table; see `make_descriptor`.
+        config: the `TableConfig` of the table, including the name.
+        descriptor: int64 Tensor `[7]` from `make_descriptor`. It tells operators which table to
+            use.
         key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.
         dim: number of floats in a row.
         cache: the CacheConfig, or None if all rows are in host memory.
@@ -237,7 +238,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
                 admission and for eviction by frequency. Default: 1.
 
         Returns: int64 Tensor `[7]`: id of the table, 1 if there is a padding key, padding key, code
-            of the combiner, 1 if weighted, 1 if keys are int32, coefficient.
+            of the combiner, 1 if ids have weights, 1 if keys are int32, `faae_coefficient`.
         """
         return Tensor(
             np.array(
@@ -336,15 +337,15 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
         For a table with a cache, the result also contains statistics of the tiers. `host_rows` is
         the number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number
-        of rows only in lower tiers. For training lookups, the result has three counts: distinct
-        keys (`looked_up_keys`), keys in host memory (`host_hits`), and keys read from a lower tier
-        during the lookup (`host_misses`). For other lookups, the result has three counts: distinct
-        keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`), and keys in lower
-        tiers (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows, and
-        `written_down_rows` is the number of rows written to lower tiers. `lookup_wait_seconds` is
-        the time that training lookups waited for rows, and `evaluation_wait_seconds` is the time
-        that other lookups waited for rows. `prefetch_wait_seconds` is the time that batches waited
-        for their prefetch.
+        of rows that are only in lower tiers. For training lookups, the result has three counts:
+        distinct keys (`looked_up_keys`), keys in host memory (`host_hits`), and keys read from a
+        lower tier during the lookup (`host_misses`). For other lookups, the result has three
+        counts: distinct keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`), and
+        keys in lower tiers (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched
+        rows, and `written_down_rows` is the number of rows written to lower tiers.
+        `lookup_wait_seconds` is the time that training lookups waited for rows, and
+        `evaluation_wait_seconds` is the time that other lookups waited for rows.
+        `prefetch_wait_seconds` is the time that batches waited for their prefetch.
 
         For each lower tier, the result contains statistics with the prefix `remote_` or `ssd_`. The
         statistics of a lower tier are `rows`, `hits` (rows found in the tier), `written_rows`,
@@ -355,7 +356,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         return self._synchronised().stats()
 
     def flush(self) -> None:
-        """Write all rows to the lowest tier and sync the tier, so that rows survive the process.
+        """Write all rows to the lowest tier and sync this tier, so that rows outlive the process.
 
         Raises:
             ValueError: the table has no tier below host memory.
@@ -386,7 +387,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = False
 
     def miss_rows(self) -> None:
-        """After a load of weights that belong to other rows, make lookups raise an error."""
+        """Make lookups raise an error if weights were loaded without the table's rows."""
         native = self._synchronised()
         # Rows that were set since the last step belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step

@@ -93,7 +93,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def describing_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> list[str]:
-    """Return the names of the given arguments that describe a table, including `config`.
+    """Return the names of given arguments that describe a table; `config` is included.
 
     Args:
         function: the class or function that was called.
@@ -189,8 +189,8 @@ def admission_by_filter(where: str, admission: Any, permit_filter_value: Any) ->
         permit_filter_value: number of occurrences at which a key is admitted, 1 to 2**30 - 1.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or both arguments
-            are set.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or `admission` and
+            `permit_filter_value` are both set.
 
     Example:
         >>> admission_by_filter("", None, 3)
@@ -216,8 +216,8 @@ def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Ev
             `sys.maxsize` mean that rows are never evicted.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or both arguments
-            are set.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or `eviction` and
+            `evict_filter_value` are both set.
 
     Example:
         >>> eviction_by_filter("", None, 1000).max_idle_steps

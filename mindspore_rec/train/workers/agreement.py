@@ -24,7 +24,7 @@ _LOSS = struct.Struct("<dq")
 
 
 class State(IntEnum):
-    """State of a worker's data, which the worker reports in each round of messages."""
+    """State of a worker's data; the worker reports this state in each round of messages."""
 
     BATCH = 0  # a batch of the data, maybe without rows
     ENDED = 1  # no more batches

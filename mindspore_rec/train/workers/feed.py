@@ -29,8 +29,8 @@ class Reader:
             Default: always False.
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
-        has_batch: function that returns True if the reader has a batch for the next step, but the
-            source does not have another batch yet. `has_batch` must return the same value on all
+        has_batch: function that returns True if the reader already has a batch for the next step
+            while the source has no further batch yet. `has_batch` must return the same value on all
             workers. Default: always False.
         on_idle: function that all workers call together while they wait for data. Default: none.
     """
@@ -86,7 +86,7 @@ class Feed(Protocol):
         """If an error has ended the data, raise the error."""
 
     def on_wait(self) -> None:
-        """Runs several times per second while the reader waits for the source's next batch.
+        """Called several times per second while the reader waits for the source's next batch.
 
         Raises:
             KeyboardInterrupt, ReadGivenUpError: the process received a stop signal, or a worker
@@ -135,7 +135,7 @@ class OwnFeed:
             return None
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
-        """Return a tuple with the number of rows of the only worker."""
+        """Return the batch's number of rows, as a tuple with one entry."""
         return (row_count(batch.columns),)
 
     def check(self) -> None:

@@ -43,7 +43,7 @@ class Alone:
         rank: index of the worker; 0 for a single worker.
         workers: number of workers; 1 for a single worker.
         name: name of the worker in messages; '' for a single worker.
-        share: name of this worker's share of the data, "whole"; see `Passes`.
+        share: name of this worker's share of the data; "whole" for a single worker. See `Passes`.
         reads_on: True if no batch is lost when the source is read again after an exception.
         bad: index of the worker whose last loss is NaN or infinite; None if all losses are finite.
             With one worker, `bad` is always None, because the training loop itself checks the loss.
@@ -72,7 +72,7 @@ class Alone:
         return outputs
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Do nothing with one worker; with several workers, stop all workers if one stops."""
+        """Do nothing; `Peers.settle` stops all workers if one of several workers stops."""
 
     def interrupted(self, interruption: Interruption) -> bool:
         """Return True if a signal has stopped the training on some worker."""
@@ -93,7 +93,8 @@ class Peers(Alone):
         group: all workers.
         source: this worker's share of the training data.
         summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
-        state: the network's `WorkerState`, for parameters that change in a step without a gradient.
+        state: the network's `WorkerState`. It handles parameters that steps change without a
+            gradient.
     """
 
     feed: WorkerFeed

@@ -149,5 +149,5 @@ def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> 
 
 
 def share_way(share: BatchSource) -> str:
-    """Return the name of the rule that divided data among workers; `share` is a worker's share."""
+    """Return the name of the rule by which a source was divided; `share` is one worker's share."""
     return share.by if isinstance(share, WorkerSplit) else type(share).__name__

@@ -94,7 +94,7 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Return the outputs of all workers as one batch if possible, otherwise one batch per worker.
+    """Return all workers' outputs: as one batch if possible, otherwise as one batch per worker.
 
     Args:
         parts: for each worker that has rows, a pair (number of rows, outputs).

@@ -22,7 +22,7 @@ def share_parameters(group: Group, cell: nn.Cell) -> None:
 
     Args:
         group: the workers.
-        cell: train cell, with the same parameters on all workers.
+        cell: the train cell. The names and shapes of its parameters are equal on all workers.
     """
     dense = dict(_dense(cell))
     first = arrays_of_first(group, {name: each.asnumpy() for name, each in dense.items()})

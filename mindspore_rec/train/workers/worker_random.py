@@ -77,7 +77,7 @@ def _warn_of_unfused(group: Group, network: nn.Cell) -> None:
 
 
 def _drawing(network: nn.Cell) -> dict[str, nn.Cell]:
-    """Return a dict from names to cells, for the cells that draw random numbers themselves."""
+    """Return the cells that draw random numbers themselves, as a dict from name to cell."""
     return {
         name: cell
         for name, cell in network.cells_and_names()

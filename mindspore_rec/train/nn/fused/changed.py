@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds cells in a fused layer whose changes prevent the use of the layer's operator."""
+"""Finds changed cells inside a fused layer; after a change, the layer's operator is not used."""
 
 from __future__ import annotations
 

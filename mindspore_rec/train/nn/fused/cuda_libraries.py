@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds NVIDIA's libraries and the folder for kernels, for dense programs on a GPU.
+"""For dense programs on a GPU: finds NVIDIA's libraries and the folder of compiled kernels.
 
 This file imports nothing from the package, so that programs without MindSpore can run it.
 """

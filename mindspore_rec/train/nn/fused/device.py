@@ -45,10 +45,10 @@ def set_dense_device(device: str) -> None:
 
     Call this function before the network is made: a layer stores the device when its constructor
     runs (`MLP(...)`, `CrossNet(...)`, `FusedGraph(...)`). Later calls of `set_dense_device` do not
-    change the device of the layer or its copies. Only a call of `set_compute_dtype` makes new
-    operators, for the device that is set at that time. Only layers that run as one operator
-    (`is_fused`) use the GPU. Tables, parameters, optimizers, losses and layers of MindSpore stay on
-    the CPU.
+    change the device of the layer or its copies. Only the layer's method `set_compute_dtype` makes
+    new operators; it uses the device that is set at the time of its call. Only layers that run as
+    one operator (`is_fused`) use the GPU. Tables, parameters, optimizers, losses and layers of
+    MindSpore stay on the CPU.
 
     The initial device is the value of the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or
     'cpu' if the variable is not set. `MINDSPORE_REC_DENSE_DEVICE` is read when the first layer is

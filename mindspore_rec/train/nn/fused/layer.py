@@ -68,9 +68,8 @@ class FusedLayer(nn.Cell):
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
         """Set the type of the factors in products, for this layer and all layers inside it.
 
-        After the call, a network that contains the layer is compiled again when the network is
-        called. A function that was compiled under `jit` before this call keeps the old compute
-        type.
+        A network that contains the layer is compiled again at the network's next call. A function
+        that was compiled under `jit` before this call keeps the old compute type.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -144,7 +143,7 @@ class FusedLayer(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if the fused form is used; a compiled graph keeps the value from its compilation."""
+        """True if the fused form is used; fixed in a compiled graph."""
         if self.fused_training is None or not may_fuse(self.cells_in()):
             return False
         if self._is_changed():
@@ -180,7 +179,7 @@ class FusedLayer(nn.Cell):
         return next((name for name, each in self.cells_and_names() if each is cell), "")
 
     def fuses(self) -> list[FusedLayer]:
-        """Return the layers inside this layer that this layer's operator computes."""
+        """Return the inner layers that the operator of this layer computes."""
         return []
 
     def cells_in(self) -> list[nn.Cell]:
@@ -232,7 +231,7 @@ def may_fuse(cells: list[nn.Cell]) -> bool:
 
 
 def cells_of_operators(network: nn.Cell) -> set[int]:
-    """Return the `id` of each cell in a layer that runs as one operator.
+    """Return the `id` of each cell inside the layers that run as one operator.
 
     Example:
         >>> cells_of_operators(nn.Dense(2, 1))
@@ -266,7 +265,7 @@ def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
 
 
 def _is_half(cell: nn.Cell) -> bool:
-    """Return whether a cell computes in float16 or bfloat16 after a call of `to_float`."""
+    """Return whether `to_float` has set a cell's type to float16 or bfloat16."""
     flags = cell.get_flags()
     return bool(flags.get("fp16") or flags.get("bf16"))
 

@@ -64,7 +64,7 @@ class JoinedPart(nn.Cell):
 
     Args:
         layer: the layer.
-        widths: for each input of the layer, the floats per row of the concatenated values.
+        widths: for each input of the layer, a tuple with the width of each concatenated value.
     """
 
     def __init__(self, layer: FusedLayer, widths: tuple[tuple[int, ...], ...]) -> None:

@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
     Attributes:
         parameter: index of the parameter in its program.
-        offset: number of elements of the parameter before this part. Default: 0.
+        offset: index of the part's first element in the flat parameter. Default: 0.
     """
 
     parameter: int
@@ -53,8 +53,8 @@ class Program:
     """Program of layers, in the order of their computation.
 
     Parameters and further inputs are numbered in the order of their addition to the program. The
-    arguments of the finished cell are all inputs, then all parameters, then all further inputs,
-    each sorted by number.
+    arguments of the finished cell are all inputs, then all parameters, then all further inputs.
+    Each of these three groups is sorted by number.
 
     A program runs on the device that `get_dense_device` returned when the program was made.
 
@@ -281,7 +281,7 @@ class Program:
         width: int,
         output: Columns | None = None,
     ) -> Columns:
-        """Add a layer, relu(weight @ waves + bias) of each number; return the output's columns.
+        """Add a layer: relu(weight @ waves + bias) for each number; return the output's columns.
 
         Here, `waves` are the sines and cosines of a number at all frequencies.
 
@@ -378,7 +378,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the layer's own activation, its number of masks, and True if no steps must follow."""
+    """Return the layer's own activation and number of masks, and True if no steps follow."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

@@ -40,5 +40,5 @@ class GradientRounding(nn.Cell):
         return x
 
     def bprop(self, x: Tensor, out: Tensor, dout: Tensor) -> tuple[Tensor]:
-        """Return the gradient of the output, rounded."""
+        """Return the output's gradient, rounded to bfloat16."""
         return (ops.cast(ops.cast(dout, ms.bfloat16), ms.float32),)

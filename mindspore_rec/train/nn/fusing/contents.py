@@ -37,7 +37,7 @@ def is_of_library(module: str) -> bool:
 
 
 def is_object(value: Any) -> bool:
-    """Return whether a value has attributes and is of a class from the user's code.
+    """Return whether a value has attributes and its class is from the user's code.
 
     Example:
         >>> is_object(nn.ReLU()), is_object([1])

@@ -62,15 +62,15 @@ class Plan:
     Attributes:
         before: steps before the operator.
         nodes: layers that the operator computes.
-        inputs: the operator's inputs in order, a dict from the index of each value to the value's
-            width.
+        inputs: the operator's inputs in order. The dict maps the index of each input value to the
+            value's width.
         outputs: indexes of the values that the operator returns.
         behind: steps after the operator, in order. If a step reads a concatenation of the
             operator's outputs, `behind` includes the concatenation.
         shapes: maps the index of each output whose rows are not vectors to the shape of a row.
         matrices: indexes of the inputs that must be matrices.
-        apart: all steps after `before`, in order; these steps run in place of the operator if the
-            operator is not used.
+        apart: all steps after `before`, in order. If the operator is not used, these steps run in
+            its place.
         has_state: whether a step in `apart` may change a state or draw random numbers.
     """
 

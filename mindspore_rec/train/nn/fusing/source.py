@@ -89,7 +89,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition: only the first `count` arguments are passed, as Tensors."""
+        """Return Python text: a condition that only the first `count` arguments are Tensors."""
         if self.is_full:
             return self.is_full
         missing = [f"{name} is None" for name in self.names[count:]]

@@ -129,8 +129,8 @@ class Surroundings:
 
     Attributes:
         names: each global name whose value is a number, a text, a container or an object.
-        contents: copies of the contents of containers and objects in `names`, made before the
-            network reads these values.
+        contents: copies of the contents of all containers and objects in `names`. The copies are
+            made before the network reads the values.
         words: all global names, attribute names and string constants that occur in the functions
             called by the network.
         problem: reason why the trace is not valid for later steps, or ''.

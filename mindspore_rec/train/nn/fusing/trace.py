@@ -332,7 +332,7 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
 
 
 def classes_of(cells: Iterable[nn.Cell]) -> list[type]:
-    """Return all classes from the user's code of which one of `cells` is an instance.
+    """Return the classes of `cells`, including base classes, that the user's code defines.
 
     Example:
         >>> classes_of([nn.ReLU(), nn.SequentialCell()])

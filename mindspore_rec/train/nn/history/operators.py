@@ -43,7 +43,7 @@ FLOAT32_ONLY = "layers over histories read float32: use amp_level of RecModel, n
 
 
 class HistoryOperator(nn.Cell):
-    """Base class of cells with operators; copies share a cell's constants and operators."""
+    """Base class of cells with operators; copies of a cell share its constants and operators."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
@@ -222,9 +222,9 @@ class AddPlaces(HistoryOperator):
 class Residual(HistoryOperator):
     """Adds two matrices of the same shape, and passes the gradient of the sum to both matrices.
 
-    MindSpore's own addition accepts inputs of different shapes. If the number of rows is not known
-    before the step, the gradient of MindSpore's addition therefore computes an additional sum over
-    the rows for each input.
+    MindSpore's own addition also accepts inputs of different shapes. If the number of rows is not
+    known before the step, the gradient of MindSpore's addition computes an additional sum over the
+    rows for each input.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
