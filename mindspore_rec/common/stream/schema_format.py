@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from mindspore_rec.common.columns.schema.column import Column
@@ -99,7 +101,7 @@ def _type(column: Column, format: str) -> pa.DataType:
     return pa.int64() if whole else pa.float64()
 
 
-def _label_type(positive: str | float | None) -> pa.DataType:
+def _label_type(positive: Any) -> pa.DataType:
     """Return the type of a label in JSON, which tells texts, bools and numbers apart."""
     if isinstance(positive, str):
         return pa.string()
