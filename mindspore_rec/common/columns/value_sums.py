@@ -159,7 +159,7 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return each value's cumulative sums over the parts in the order `order`.
+        """Return the cumulative sums of each value; `order` is the order of the parts.
 
         If `order` ascends, the sums include all earlier parts; if `order` descends, all later
         parts.

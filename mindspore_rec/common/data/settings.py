@@ -110,7 +110,7 @@ class BadRows:
             row raises an error. The share of bad rows is checked after every 100,000 rows, and at
             the end of a pass.
         keep: file to which bad rows are written, each as a JSON line with `file`, `where`,
-            `reason` and `text`. If the file exists, `read` first empties the file. Default: None,
+            `reason` and `text`. If the file exists, `read` overwrites the file. Default: None,
             which means that bad rows are only counted.
 
     Raises:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of a program: the places of a slice's values, gradients and factors.
+// Addresses of the values, gradients and factors of one slice of a dense program's batch.
 #include <algorithm>
 #include <stdexcept>
 

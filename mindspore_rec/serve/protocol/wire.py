@@ -73,8 +73,9 @@ def split_infer(data: bytes, most_fields: int = _MOST_FIELDS) -> InferParts:
 
     Args:
         data: the message.
-        most_fields: maximum number of fields in the message and in its inputs. A sequence of packed
-            numbers (protobuf's default) counts as one field. Default: 16,384.
+        most_fields: maximum number of protobuf fields in the message, including the fields of the
+            nested messages `inputs`. A sequence of packed numbers (protobuf's default) counts as
+            one field. Default: 16,384.
 
     Raises:
         ManyFieldsError: the message has more than `most_fields` fields.

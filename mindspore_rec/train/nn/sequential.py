@@ -25,7 +25,7 @@ class _Step(NamedTuple):
 
 
 class FusedSequential(FusedLayer):
-    """Runs an `nn.SequentialCell`, on the CPU as one operator forward and one operator backward.
+    """Computes an `nn.SequentialCell` by one operator forward and one operator backward.
 
     The cell contains the layers of the stack, with the same names and the same Parameter objects,
     so a checkpoint of the stack can be loaded into the cell, and a checkpoint of the cell into the

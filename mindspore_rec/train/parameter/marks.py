@@ -56,7 +56,7 @@ class ChangeMarks:
 
         The digest takes 8 bytes per row in host memory, or 16 bytes if rows are evicted by age. For
         rows in lower tiers, the digest takes no memory. Rows are hashed when they are exported,
-        demoted or promoted, and when a mark is taken. Training does not hash rows. The first call
+        demoted or promoted, and when `set` sets a mark. Training does not hash rows. The first call
         hashes all rows, and reads rows in lower tiers to hash them. If the table already keeps a
         digest, the call does nothing.
 

@@ -63,7 +63,7 @@ class WorkerFeed:
     Args:
         agreement: the `Agreement`, which exchanges messages with the other workers.
         source: this worker's share of the data.
-        argument: name of the data in messages.
+        argument: name of the data in error messages.
 
     Attributes:
         stopped: True after a worker has asked to stop; then no worker does a further step.
@@ -340,7 +340,7 @@ def evaluation_feed(group: Group, source: BatchSource, argument: str) -> Feed:
     Args:
         group: the workers.
         source: this worker's share of the data.
-        argument: name of the data in messages.
+        argument: name of the data in error messages.
     """
     if group.size == 1:
         return OwnFeed()
