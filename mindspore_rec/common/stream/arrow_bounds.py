@@ -2,10 +2,10 @@
 """Compute the decoded size of an Arrow IPC stream from its metadata, before decoding it.
 
 A small stream may decode to many bytes for three reasons: a message's body may be compressed;
-dictionaries and views may repeat a text many times; null columns may have any length. This module reads the metadata
-of every message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs) and adds up
-the decoded sizes. Arrow decodes the stream only if the decoded size is within the limit. Arrow also
-verifies the metadata.
+dictionaries and views may repeat a text many times; null columns may have any length. This
+module reads the metadata of every message (flatbuffers, as defined in Apache Arrow's Message.fbs
+and Schema.fbs) and adds up the decoded sizes. Arrow decodes the stream only if the decoded size is
+within the limit. Arrow also verifies the metadata.
 """
 
 from __future__ import annotations

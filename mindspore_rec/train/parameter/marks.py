@@ -56,9 +56,9 @@ class ChangeMarks:
 
         The digest takes 8 bytes per row in host memory, or 16 bytes if rows are evicted by age. For
         rows in lower tiers, the digest takes no memory. Rows are hashed when they are exported,
-        demoted or promoted, and when `set` sets a mark. Training does not hash rows. The first call
-        hashes all rows, and reads rows in lower tiers to hash them. If the table already keeps a
-        digest, the call does nothing.
+        demoted or promoted, and when `new` returns a mark. Training does not hash rows. The first
+        call hashes all rows, and reads rows in lower tiers to hash them. If the table already keeps
+        a digest, the call does nothing.
 
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
@@ -67,7 +67,7 @@ class ChangeMarks:
         method to get a new digest.
 
         Raises:
-            ValueError: no mark was taken.
+            ValueError: the table has no mark after which it records changes.
             RuntimeError: a lower tier fails, or the newest values of some rows are on a device.
                 After a RuntimeError, the table keeps no digest.
         """
