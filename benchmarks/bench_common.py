@@ -86,7 +86,10 @@ def save(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 
 def spread_keys(numbers: np.ndarray) -> np.ndarray:
-    """Return keys, most likely distinct: the upper 63 bits of MurmurHash3's finalizer."""
+    """Return the upper 63 bits of MurmurHash3's finalizer of each number.
+
+    Distinct numbers most likely have distinct keys.
+    """
     x = numbers.astype(np.uint64)
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)

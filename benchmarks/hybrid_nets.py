@@ -71,7 +71,10 @@ def make_network(model: str) -> nn.Cell:
 
 
 def fill(net: nn.Cell, rows: int) -> None:
-    """Insert `rows` keys into every table; each worker inserts a part of the keys."""
+    """Insert the keys of the ids 0 .. rows - 1 into every table.
+
+    Each worker inserts a part of the keys.
+    """
     group = worker_group()
     for table in tables_of(net):
         for start in range(0, rows, _CHUNK):

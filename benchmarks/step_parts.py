@@ -155,7 +155,7 @@ def table_run(
 
 
 class TableTimes:
-    """Increase of the counters of the tables' operators since the last reading.
+    """Increase of the counters of the tables' operators since the last call of `start`.
 
     Args:
         tables: the tables.

@@ -105,7 +105,7 @@ class Core:
         return str(min(libraries))
 
     def bind(self, name: str, arrays: Sequence[np.ndarray]) -> Callable[[], None]:
-        """Return a function that runs an operator; the function takes the inputs, then the outputs.
+        """Return a function that runs an operator on `arrays`: the inputs, then the outputs.
 
         An exception in the operator ends the process with the exception's message, because only
         MindSpore catches the operators' exceptions.

@@ -213,7 +213,7 @@ class Form:
         self.batches = batches
 
     def step(self, k: int) -> float:
-        """Run a step on batch k, and return an element of the output."""
+        """Run a step on batch k, with the gradient of `values`; return an element of the output."""
         batch = self.batches[k]
         values = batch.values.detach().requires_grad_()
         output = self.network(values, batch)

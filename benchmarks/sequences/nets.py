@@ -10,7 +10,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
   which starts at the logarithm of the number of the item's events. With `half_life`, recent events
   count more.
 * Vectors start with random numbers. With `co_occurrence`, vectors start near the eigenvectors of
-  the items' co-occurrence matrix, which counts pairs of items that are at most five events apart.
+  the items' co-occurrence matrix, which counts pairs of a user's items that are at most five
+  events apart.
 * With `skip`, a factorized Markov chain from the last event to the next item also adds to the
   score. The chain has a separate matrix, which starts as the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older

@@ -65,7 +65,7 @@ class ReadReport:
         return sum(self.bad.values())
 
     def record(self, columns: Columns, first_line: int, crlf: int, strict: bool) -> None:
-        """Count the good and bad rows of a piece of the file.
+        """Add the counts of a piece of the file: good rows, bad rows and lines with CR LF.
 
         Args:
             columns: the parsed columns of the piece.

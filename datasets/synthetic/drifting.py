@@ -29,8 +29,8 @@ class DriftingConfig:
             New values appear at an even rate, so that the alive values change gradually.
         zipf: exponent of the Zipf law that the frequencies of alive values follow, at least 0
             (default 0.7).
-        once_share: share of ids that occur once and have no effect, such as mistyped words, in
-            [0, 1) (default 0.02).
+        once_share: share of ids that occur once and have no effect, such as mistyped words and
+            random cookies, in [0, 1) (default 0.02).
         logit_std: standard deviation of the values' effects, above 0 (default 1.3).
         base_rate: click probability without any effect, in (0, 1) (default 0.2).
 
