@@ -57,7 +57,7 @@ def init(
     seed: int = 0,
     **unknown: Any,
 ) -> Session:
-    """Start a session, and set the default seed and the number of threads of tables.
+    """Start a session, and set the default seed of `create_table` and the number of threads.
 
     A session is optional: without a session, tables have seed 0 and the number of threads from
     `set_num_threads`. There is at most one session at a time. Under a launcher (`python -m

@@ -38,7 +38,7 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class TableOnWorkers:
-    """Predicted load of one table on N workers.
+    """Load of one table on N workers.
 
     An imbalance is the load of the busiest worker, divided by the mean load; 1.0 means equal
     shares. Even if the table has another placement, the imbalances are computed for placement
@@ -77,9 +77,9 @@ class WorkerOutcome:
     Args:
         workers: N.
         steps: number of whole steps of the log; a step has N batches.
-        expected: True if the numbers below are not counts but expected values, because the log is
-            shorter than one step. The values are for N batches in which each key is as likely as in
-            the log's batches.
+        expected: True if the log is shorter than one step. If `expected` is True, the numbers below
+            are expected values for N batches in which each key is as likely as in the log's
+            batches.
         row_bytes: greatest number of bytes that the rows of all tables take on a worker.
         tables: one `TableOnWorkers` for each table, by table name.
         compute_seconds: seconds of a step's dense part; the caller of the plan sets this number.
@@ -152,7 +152,7 @@ def plan_workers(
         workers: job sizes (numbers of workers) to try.
         batch_size: number of samples in one worker's batch; in a step, N workers train on N times
             as many samples.
-        machine: speeds of a worker and its network link. Default: `Machine()`.
+        machine: speeds of a worker and of its host's network link. Default: `Machine()`.
         dense_bytes: bytes of the dense parameters' gradients. Default: 0.
         compute_seconds: seconds that one worker needs for the dense part of a batch. Default: 0.
         progress: whether to show a progress bar, if standard error is a terminal.

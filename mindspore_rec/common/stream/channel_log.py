@@ -60,7 +60,7 @@ def _is_number(text: bytes | None) -> bool:
 
 
 def last_number(client: LogClient, sender: str, begins: Mapping[int, int]) -> int:
-    """Return the highest sequence number of a sender's messages; -1 if there are no messages.
+    """Return the highest sequence number of a sender from the offsets `begins` on; -1 if none.
 
     Args:
         client: reader of the channel.

@@ -73,8 +73,8 @@ class Block:
             message is a duplicate if its producer has already sent the same or a greater sequence
             number.
         size: number of bytes that the block adds to `waiting_bytes`.
-        missing: for each message, the number of removed messages directly in front of the message.
-            Default: None, which means that no message was removed.
+        missing: for each message, the number of messages that the log removed directly before the
+            message. Default: None, which means that no message was removed.
     """
 
     def __init__(

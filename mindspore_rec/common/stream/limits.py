@@ -27,9 +27,8 @@ class StreamLimits:
             contains the columns in `value_ranges`.
         max_future_seconds: number of seconds, at least 0, by which an event may be later than the
             timestamp of its message. A message with an event that is more than `max_future_seconds`
-            later than the message's timestamp is bad.
-            Default: None, which means no limit. A stream with `max_future_seconds` needs
-            `event_time`.
+            later than the message's timestamp is bad. Default: None, which means no limit. A stream
+            with `max_future_seconds` needs `event_time`.
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 256 for a `KafkaSource` that reads lines, and 1 for all other sources.
         skip_idle_seconds: maximum seconds, above 0, for which the stream waits for a partition that

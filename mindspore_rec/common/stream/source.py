@@ -91,8 +91,7 @@ class StreamSource:
             "earliest".
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
             message with an event time after 2106 (2**32 - 1 seconds) is bad.
-        limits: limits for the sizes of messages, for waits, and for reading ahead. Default:
-            `StreamLimits()`.
+        limits: limits for messages, for waits, and for reading ahead. Default: `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
             bad messages. Default: None, which means that the first bad message raises an error.
         journal: storage of decisions that depend on timing. If there are several workers, each

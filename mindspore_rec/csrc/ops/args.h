@@ -92,7 +92,7 @@ struct Args {
     if (!IsType(i, kBfloat16) || Size(i) != count) Refuse(i, what, "", count, kBfloat16);
     return static_cast<uint16_t*>(params[i]);
   }
-  // Returns a reference to the only element of argument i.
+  // Returns a reference to the element of argument i, which must have exactly one element.
   template <typename T>
   T& Number(int i, const char* what) const {
     return *Data<T>(i, what, 1);

@@ -166,7 +166,10 @@ class Catalog:
         return bool(changed)
 
     def lost(self, entries: Sequence[Entry]) -> bool:
-        """Read the directory again; return True if a checkpoint was removed or replaced."""
+        """Return True if a checkpoint in `entries` was removed or replaced.
+
+        The method first reads the directory again.
+        """
         self.refresh()
         return any(entry not in self.good for entry in entries)
 
