@@ -44,7 +44,7 @@ class DeepFM(nn.Cell):
 
 
 def batches(steps: int, low: int, high: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield ids in [low, high), and labels: a label is 1 if most of the ids are clickable."""
+    """Yield ids in [low, high), and labels: 1 if most of the sample's ids are clickable."""
     rng = np.random.default_rng(seed)
     for _ in range(steps):
         ids = rng.integers(low, high, (BATCH, FIELDS))

@@ -65,8 +65,8 @@ class Fitted:
         model: the model, with the weights of the best evaluation.
         summary: the `TrainSummary` of the training.
         curves: loss, speed and metrics during the training.
-        path: list of the steps that led to the weights; each pair contains a number of steps and
-            their factor for the learning rates.
+        path: the steps that led to the weights, as pairs (number of steps, factor by which the
+            learning rates were multiplied in these steps).
         epoch_steps: number of steps of an epoch.
     """
 
@@ -146,7 +146,7 @@ def fit(
 def checkpoint_at(
     place: Place, train: TrainSettings, model: RecModel, source: BatchSource
 ) -> list[RecCheckpoint]:
-    """Return a list of the callback that saves checkpoints; [] if `place.checkpoints` is None.
+    """Return a list with the callback that saves checkpoints; [] if `place.checkpoints` is None.
 
     If `place.resume` is True, the newest checkpoint is restored first.
     """

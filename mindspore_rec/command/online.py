@@ -39,8 +39,8 @@ def train_online(
     """Train until Ctrl-C, or until the limit `--max-steps` or `--idle-seconds` is reached.
 
     Raises:
-        ValueError: the topic does not exist, or there are no rows from which the scales of numbers
-            can be computed.
+        ValueError: the topic does not exist; or the columns include numbers, and there are no rows
+            from which the scales of the numbers can be computed.
     """
     train = settings.train
     prepare_process(train.seed)

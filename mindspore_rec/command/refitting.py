@@ -54,7 +54,9 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
 def scaled_path(
     path: Sequence[tuple[int, float]], scale: float
 ) -> tuple[int, list[tuple[int, float]]]:
-    """Scale a path; return the total number of steps, and pairs (step, factor of the rate).
+    """Scale a path; return the total number of steps, and the cuts of the learning rate.
+
+    A cut is a pair (step, factor by which the rate is multiplied after the step).
 
     Args:
         path: pairs (number of steps, factor of the learning rates), as in `EarlyStopping.path`.

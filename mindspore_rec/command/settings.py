@@ -73,9 +73,10 @@ class SplitSettings:
     """Division of the rows into training, validation and test rows.
 
     Args:
-        by: With 'time', the rows are divided by the column of kind time, and the test rows are the
-            last rows. With 'random', the rows are divided by a hash of each row's place in the
-            source. Default: 'time' if there is a column of kind time, else 'random'.
+        by: 'time' or 'random'. With 'time', the rows are divided by the column of kind time, and
+            the test rows are the last rows. With 'random', the rows are divided by a hash of each
+            row's place in the source. Default: 'time' if there is a column of kind time, else
+            'random'.
         train: share of the source's rows for training, in (0, 1]. Default: all rows of the source
             that are not validation or test rows.
         valid: share of the source's rows for validation, in [0, 1), or paths of other files.

@@ -43,7 +43,10 @@ class Trained:
         return made
 
     def predict_after(self, *rows: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function like `predict`, but with the events of `rows` in the histories."""
+        """Return a function like `predict`, but with the events of `rows` in the histories.
+
+        An element of `rows` that is None is ignored.
+        """
         return self._model.predict_after(*(each for each in rows if each is not None))
 
     def rows_of(self, field: Field, keys: np.ndarray) -> np.ndarray:

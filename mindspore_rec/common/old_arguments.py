@@ -132,8 +132,8 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
     Args:
         *changes: one conversion, such as a `Renamed`, for each old argument.
         order: names of the old signature's positional arguments, in order. Needed only if a
-            positional argument was removed. Positional values after the first removed argument are
-            passed by name.
+            positional argument was removed. Positional values at and after the first removed
+            argument are passed by name.
 
     Example:
         >>> @takes_old(Renamed("dim", "embedding_dim"))

@@ -104,6 +104,8 @@ def _run(command: list[str], environment: dict[str, str]) -> subprocess.Complete
 def _last_words(text: str) -> str:
     """Return the workers' last line without mpirun's tag; if there is none, mpirun's last line.
 
+    Lines without a word, such as lines of dashes, are skipped.
+
     Example:
         >>> _last_words("[1,0]<stderr>: no memory\\n[1,0]<stderr>: -----\\nExit code: 1\\n")
         'no memory'

@@ -42,7 +42,8 @@ class Label(Feature):
             that the labels are already 0 and 1.
 
     Calling `apply` raises a ValueError if a label is missing or NaN, if a label is neither 0 nor 1
-    and there is no `positive`, or if labels are bools and `positive` is no bool.
+    and there is no `positive`, if labels are bools and `positive` means neither True nor False, or
+    if labels are numbers and `positive` is a text that is not a number.
 
     Example:
         >>> Label("income", positive="50000+").apply(pa.array(["50000+", "less"]), learn=False)

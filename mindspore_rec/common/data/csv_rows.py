@@ -166,7 +166,7 @@ class CsvRows(TextRows):
 
 
 def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
-    """Return the first of int64, float64 and string that fits all texts but a share of `share`."""
+    """Return int64 or float64 if it fits all but at most a share `share` of texts, else string."""
     known = len(texts) - texts.null_count
     for kind, pattern in ((pa.int64(), _WHOLE), (pa.float64(), _NUMBER)):
         fit = pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0

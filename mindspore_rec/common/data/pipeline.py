@@ -158,7 +158,7 @@ def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int,
     """Yield batches of `size` rows (the last batch may be smaller), and the place after each batch.
 
     Returns: Tuples of the batch's rows, the index of the item in which the next batch begins, and
-        the number of rows of this item that earlier batches contain.
+        the number of rows of this item that come before the next batch.
     """
     pieces: list[pa.RecordBatch] = []
     need, place = size, (0, 0)

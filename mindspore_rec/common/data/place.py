@@ -81,8 +81,8 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
         _check(each, order, data)
     count = states[0]["worker"][1]
     known = {}
-    # If the workers divide the rows of each batch, all workers are at the same place. If a worker
-    # had no rows in the last batch, the worker may be at a later place.
+    # If the workers divide the rows of each batch, all workers are at the same place. Only a worker
+    # that had no rows in the last batch may be at a later place.
     for each in sorted(states, key=_progress, reverse=True):
         known[each["worker"][0]] = each
     if any(each["worker"][1] != count for each in states):

@@ -87,8 +87,8 @@ class Rows:
     def count(self) -> int:
         """Return the number of rows; see `len`.
 
-        If the files store the number of rows, and no filter, split, sample or check removes rows,
-        no row is read. The number of rows is computed once and then stored.
+        If the files store the number of rows, and there is no filter, split, sample or check that
+        may remove rows, no row is read. The number of rows is computed once and then stored.
 
         Raises:
             ValueError: a row cannot be read.

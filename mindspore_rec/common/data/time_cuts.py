@@ -79,7 +79,7 @@ def _iso_times(texts: Any) -> Any:
 
 
 def as_numbers(times: pa.Array) -> np.ndarray:
-    """Convert times to int64, in order; missing times are dropped."""
+    """Convert times to int64, in the given order; missing times are dropped."""
     kind = times.type
     known = times.drop_null()
     if pa.types.is_floating(kind):

@@ -46,7 +46,10 @@ def builder_of_model(model: dict[str, Any]) -> Callable[[], Any]:
 
 
 def inputs_of(entry: Entry) -> list[str] | None:
-    """Return the names of a network's inputs, as stored in a checkpoint; None if not stored."""
+    """Return the descriptions of a network's inputs that a checkpoint stores; None if it has none.
+
+    The descriptions are the `builder_inputs` of `Publication`, such as 'ids:INT64:-1,26'.
+    """
     model = entry.manifest["model"]
     return None if model is None else model["inputs"]
 

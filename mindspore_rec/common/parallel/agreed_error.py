@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raise an error on all workers: at once on one worker, after a delay on the other workers."""
+"""Raise an error that all workers detected: at once on one worker, later on the others."""
 
 from __future__ import annotations
 

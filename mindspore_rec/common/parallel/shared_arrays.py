@@ -18,7 +18,7 @@ Array = npt.NDArray[np.generic]
 
 
 def arrays_of_first(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a dict with worker 0's copy of each array that differs on at least one worker.
+    """Return a dict with worker 0's copy of each array that differs on this worker.
 
     The call is collective. Only arrays that differ on some worker are sent.
 

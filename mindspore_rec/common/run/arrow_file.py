@@ -34,15 +34,15 @@ _MOST_METADATA = 1 << 20
 def read_batches(
     path: Path, schema: pa.Schema, rows: int | None = None, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the record batches of a file, each fully validated.
+    """Yield the record batches of a file, with all values of the read columns validated.
 
     Args:
         path: the file.
         schema: schema that the file must have.
         rows: number of rows that the file must have. Default: None, which accepts any number of
             rows.
-        columns: names of the columns to read. The other columns are validated, but not read.
-            Default: all columns.
+        columns: names of the columns to read and to validate. For the other columns, only the
+            headers of the batches are checked. Default: all columns.
 
     Raises:
         CheckpointError: the file is damaged or compressed, or has another schema or number of rows

@@ -55,7 +55,11 @@ def load_tables(
 def check_whole_rows(
     names: Sequence[str], chain: Sequence[Entry], shares: TableShares | None = None
 ) -> None:
-    """Raise CheckpointError if a table's rows differ in form between checkpoints of a chain."""
+    """Raise CheckpointError if the checkpoints of a chain do not fit together for a table.
+
+    A table's shape and key dtype must not change. If the optimizer was replaced, every row must
+    have the state of the newest optimizer.
+    """
     for name in names:
         check_alike(chain, name)
         if len({dtype_of(entry, name) for entry in chain}) > 1:

@@ -59,7 +59,7 @@ class Lookup:
     Attributes:
         result: the input through which the ONNX model receives the looked-up rows.
         ids: name of the tensor that contains the keys. The tensor is an input of the network or an
-            output of the model `ids`.
+            output of the ONNX model of the ids.
         tables: names of the lookup's tables. There is one table in total, or one table for each
             column of the ids.
         padding_key: id whose row is zeros; None without a padding key.
@@ -67,8 +67,8 @@ class Lookup:
             result has one row for each id.
         grouped: True if `tables` has one table for each column of the ids.
         offsets: name of the tensor of offsets, which are the first positions of the bags in the ids
-            `[N]`. The tensor is an input of the network or an output of the model `ids`. None if
-            ids are `[B, L]` and each row is a bag.
+            `[N]`. The tensor is an input of the network or an output of the ONNX model of the ids.
+            None if ids are `[B, L]` and each row is a bag.
         weights: name of the network's input that contains the weight of each id; None if all
             weights are 1.
     """

@@ -144,8 +144,7 @@ class _Statistics:
         self._crosses = {each.name for each in crosses}
 
     def explained(self, crosses: Sequence[_Candidate]) -> float:
-        """Return the share of a label's entropy or variance that a model explains, averaged over
-        labels.
+        """Return the share of the entropy or variance that a model explains, as a mean over labels.
 
         Args:
             crosses: candidates whose statistics the model reads. The model also reads the

@@ -57,9 +57,9 @@ class Schema:
       values from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values,
       but no offsets.
     * For a `KeptHistoryColumn` ``recent``: ``recent.events`` int64 ``[B, 3 + values]``. The library
-      collects the history from rows. Each row of the array contains the time, 1 or 0 (1 if the row
-      is an event), the user and the values. In training, the network gets ``recent.values`` and
-      ``recent.offsets`` in place of ``recent.events``.
+      collects the history from rows. Each row of the array contains the time, a mark (1 if the row
+      is an event, 0 if not, -1 without a user), the user and the values. In training, the network
+      gets ``recent.values`` and ``recent.offsets`` in place of ``recent.events``.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
 
