@@ -17,7 +17,7 @@ UNKNOWN = 0  # the number of all keys that the training rows do not have
 
 
 def with_vocabulary(data: Data) -> Data:
-    """Replace the ids of data by numbers from 0, and set `vocabulary` to the number of ids.
+    """Return a copy of data with numbers from 0 as ids, and the number of ids in `vocabulary`.
 
     Keys of the training rows get the numbers 1, 2, ... in ascending order of the keys. All other
     keys get the number `UNKNOWN`.

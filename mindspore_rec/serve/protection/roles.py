@@ -91,7 +91,7 @@ class RoleTokens:
         return allowed
 
     def permits(self, authorization: bytes | str | None, role: str) -> bool:
-        """Return True if an Authorization header allows requests that need the role."""
+        """Return True if an Authorization header with a valid token allows requests of a role."""
         if role == ANY:
             return True
         roles = (OBSERVE, CONTROL) if role == OBSERVE else (role,)

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# The server refuses requests with these parameters, because the answer would be wrong if the
-# parameters were ignored.
+# Parameters of other servers. Requests with these parameters are refused, because the answer would
+# be wrong if the parameters were ignored.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 

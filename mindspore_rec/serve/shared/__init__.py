@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows in shared memory, and the processes of a server with `--workers`."""
+"""Rows that one process writes to shared memory and others read; the processes of `--workers`."""

@@ -53,7 +53,7 @@ class Decision(Callback):
 
 
 class StopAt(Callback):
-    """Callback that ends the training after a given step, including steps before restarts.
+    """Callback that ends the training after a given step; steps before restarts count too.
 
     Args:
         step: the last step.

@@ -36,7 +36,7 @@ _MODULES = ("onnx", "onnxruntime")
 
 
 def what_is_missing() -> str:
-    """Return a message if packages for the ONNX export are missing; otherwise ''."""
+    """Name the missing packages of the ONNX export and the remedy; return '' if none is missing."""
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if not missing:
         return ""

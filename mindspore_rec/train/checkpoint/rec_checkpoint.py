@@ -120,8 +120,8 @@ class RecCheckpoint(Callback):
     Attributes:
         directory: directory of the run.
         step: number of training steps since the run began, including steps before restarts. If rows
-            or weights change after the last save, these changes are saved when the training ends,
-            and `step` grows by 1.
+            or weights change after the last step was saved, these changes are saved when the
+            training ends, and `step` grows by 1.
         saves: one `Save` for each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been checked in the present training.

@@ -42,7 +42,7 @@ class Worker:
         self._future = self._pool.submit(work)
 
     def wait(self) -> Any:
-        """Wait until the function has ended; return its result or raise its error.
+        """Wait until the function has ended; return its result, or raise its error once.
 
         Returns: Result of the function; None if no function has run or its result was returned
             before.

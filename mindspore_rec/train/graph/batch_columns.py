@@ -83,6 +83,9 @@ def column_title(
 ) -> str:
     """Return a text that identifies a column in error messages.
 
+    The text contains the column's name. Without names, the text contains the column's index and the
+    network's argument for the column.
+
     Args:
         place: index of the column, from 0.
         count: number of columns of the batch.

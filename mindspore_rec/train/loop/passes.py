@@ -159,7 +159,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if the data begin with batches on which the network has been trained.
+        """Raise ValueError if the data begin with the batches that were trained before `state`.
 
         Args: see `go_on`.
         """

@@ -16,8 +16,8 @@ class Features(ABC):
     A `Schema` can describe the arrays for the networks of `mindspore_rec.models`. For arrays that
     have no schema, write a subclass of `Features`.
 
-    Each field of a row has one vector, for example the embedding of the field's id or, for a list
-    of ids, the mean of the ids' embeddings.
+    A row consists of vectors and numbers. Each field of a row has one vector, for example the
+    embedding of the field's id or, for a list of ids, the mean of the ids' embeddings.
     """
 
     @property

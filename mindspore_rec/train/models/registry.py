@@ -217,7 +217,7 @@ def _checked(model: str, kind: Any) -> type[Network]:
 
 
 def _instead(word: str, known: Any, title: str) -> str:
-    """Return the end of a message: the known word nearest to `word`, and all known words."""
+    """Return the end of a message about an unknown word: the nearest word and all known words."""
     near: Callable[..., list[str]] = difflib.get_close_matches
     best = near(word, list(known), 1)
     meant = f"; did you mean {best[0]!r}?" if best else "."

@@ -41,7 +41,7 @@ _Cell = TypeVar("_Cell", bound=nn.Cell)
 def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
-    `fuse` runs `construct` in Python, once for each value of `self.training` and each possible
+    `fuse` runs `construct` in Python, once for each combination of a value of `self.training` and a
     number of optional arguments. The arguments are stand-ins, which record the operations on
     Tensors. One `FusedGraph` replaces the layers that an operator can compute: `MLP`, `CrossNet`,
     `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`,
@@ -257,7 +257,7 @@ def _can_fall_back(graph: FusedGraph) -> bool:
 
 
 def _attributes_of(cell: nn.Cell) -> dict[str, Any]:
-    """Return a dict of a cell's attributes, in a form that can be compared later."""
+    """Return a cell's attributes by name: numbers, functions and containers, in comparable form."""
     attributes = {
         name: constant_of(value)
         for name, value in vars(cell).items()

@@ -56,7 +56,8 @@ class FusedGraph(FusedLayer):
     Raises:
         TypeError: a layer is not of a legal type.
         ValueError: `inputs` or `steps` is empty, a name is unknown or used twice, a layer was made
-            for different widths, or two layers concatenate a value at different offsets.
+            for different widths, or two layers concatenate the same value with different
+            neighbours.
 
     Example:
         >>> import numpy as np
@@ -290,7 +291,8 @@ def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
     """Return, for each value, the first value of its join and the value's offset in the join.
 
     Raises:
-        ValueError: a value is part of two joins that need the value at different offsets.
+        ValueError: a value is part of two joins that have different first values, or that need the
+            value at different offsets.
     """
     spots: dict[int, tuple[int, int]] = {}
     joins = {part.joined(read) for part, read in zip(graph.parts, graph.reads, strict=True)}

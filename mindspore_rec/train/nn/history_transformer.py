@@ -35,8 +35,9 @@ class HistoryTransformer(HistoryLayer):
 
     In the formulas, norm is a layer normalization. The attention has the weights
     :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The learned vector
-    p depends on the value's position, counted from the newest value of the history, or on the time
-    between the value and the newest value.
+    p depends on the value's position, counted from the newest value of the history, or on the
+    bucket of the time between the value and the newest value. If `positions` and `time_buckets` are
+    both set, p is the sum of two vectors.
 
     A history is a list of values, oldest first. The lists of a batch are concatenated, so no
     padding is stored or computed. The attention's time is proportional to the sum of squared

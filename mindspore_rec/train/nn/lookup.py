@@ -168,10 +168,9 @@ class TableLookup(nn.Cell):
             Admission by count and eviction by frequency read the counts of ids. Only for hash
             tables. Default: 1.
         output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument
-            `output_dtype`. `bfloat16` is allowed only if the table's values are bfloat16 and
-            `max_norm` is not set; otherwise, the dtype is `float32`. With `bfloat16`, the lookup
-            returns the stored bits, which take half the bytes of float32 (`docs/precision.md`).
-            Default: `float32`.
+            `output_dtype`. The dtype must be `float32`, or `bfloat16` if the table's values are
+            bfloat16 and `max_norm` is not set. With `bfloat16`, the lookup returns the stored bits,
+            which take half the bytes of float32 (`docs/precision.md`). Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

@@ -116,8 +116,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     The native core stores the rows. The network contains a one-element Parameter, the *anchor*,
     through which optimizers find the table (`anchor.mindspore_rec_table`). The anchor's gradient
-    makes the graph compute all gradients of the table before the table's optimizer step. If
-    arithmetic has changed the value of the anchor's gradient, the optimizer step raises an error.
+    makes the graph compute all gradients of the table before the table's optimizer step. The
+    anchor's gradient also serves as a token: if arithmetic has changed the token's value, the
+    optimizer step raises an error.
 
     If two tables have the same name, the newer table is used, so a notebook cell that constructs a
     network can run twice. The older table keeps its rows. As long as the newer table is open, any

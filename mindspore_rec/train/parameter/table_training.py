@@ -111,7 +111,7 @@ class TableTraining(NativeAccess):
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:
-        """Return (hash, number of ids) for each lookup of the last step with training lookups."""
+        """Return (hash, number of ids) for each training lookup of the last step that had any."""
         return self._synchronised().recent_lookups()
 
     # ---- time

@@ -62,7 +62,9 @@ class WorkerState:
             )
 
     def end_step(self, step: int, samples: Sequence[int]) -> None:
-        """Average the moving statistics after a step; all workers must call this method.
+        """Average the moving statistics after a step; compare other parameters every 100 steps.
+
+        All workers must call this method.
 
         Args:
             step: the step number, from 1.

@@ -4,7 +4,7 @@
 The lists are divided into groups, and each run of a loop pads and computes one group. The lists of
 a group have about `_MOST_SCORES` scores together. A list with more than `_MOST_SCORES` scores forms
 a group alone. Several runs process such a long list; each run computes the scores of some of the
-list's queries. The groups limit the memory for long lists; a batch of short lists is one group.
+list's queries. Memory is limited for lists of any length, and a batch of short lists takes one run.
 """
 
 from __future__ import annotations

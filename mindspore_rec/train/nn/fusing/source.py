@@ -89,7 +89,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return Python text: a condition that only the first `count` arguments are Tensors."""
+        """Return a Python condition: the first `count` arguments are Tensors, all others None."""
         if self.is_full:
             return self.is_full
         missing = [f"{name} is None" for name in self.names[count:]]
