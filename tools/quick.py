@@ -10,10 +10,10 @@ since the common ancestor of HEAD and `--base`, and checks the types of all file
 C++ test files in the folders of changed files, and the C++ test files that include a changed
 header, directly or indirectly. The files nearest to a change are first. `cpp` compiles C++ test
 files in the order of `near` until `CPP_SECONDS` are over, and prints the compiled files.
-`pytest` runs changed test files and the checks of `ALWAYS`. In the remaining time up to
-`--seconds`, `pytest` runs the tests that import a changed file, directly or indirectly. Tests
-nearest to a change run first. The command `pytest` prints the number of test files that ran; `bash
-build.sh test` runs all tests.
+`pytest` runs the checks of `ALWAYS`, then changed test files, then the tests that import a changed
+file, directly or indirectly, until `--seconds` are over. Tests nearest to a change run first. The
+command `pytest` prints the number of test files that ran to their end, and lists the changed test
+files that did not; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ CPP_TESTS = Path("tests/csrc")
 CPP_ENDINGS = (".cc", ".h", ".inl")
 PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tools", "tests")
 
+# Begins the last line of the output of `run`: the test files that ran to their end.
+_RAN = "quick: ran"
 # pytest collects and runs this number of test files at a time, because collecting all files first
 # takes half a minute.
 AT_A_TIME = 6
@@ -47,8 +49,8 @@ CPP_SECONDS = 12
 # Seconds that Python tests get even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
-# Test files that read the whole source tree. The tests in `ALWAYS` run after every change, and take
-# some seconds.
+# Test files that read the whole source tree. The tests in `ALWAYS` run after every change, before
+# all other tests, and take some seconds.
 ALWAYS = (
     "tests/tools/test_counts.py",
     "tests/test_import_rule.py",
@@ -302,12 +304,13 @@ class _Deadline:
         if time.monotonic() < self._end:
             return None
         self.is_over = True
+        self.files.discard(item.nodeid.partition("::")[0])  # which has begun, but not ended
         item.session.shouldstop = "the time is over"
         return True  # in place of the test
 
 
 def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) -> int:
-    """Run test files in this process until the time limit; print how many files ran.
+    """Run test files in this process until the time limit; print the files that ran to their end.
 
     Args:
         files: the test files.
@@ -324,26 +327,31 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
         if plugin.is_over:
             break
         codes.add(code)
-    print(f"quick: {len(plugin.files)} of {len(files)} files of tests")
+    print(_RAN, *sorted(plugin.files))
     wrong = codes - {0, int(pytest.ExitCode.NO_TESTS_COLLECTED)}
     return int(plugin.has_failed or bool(wrong))
 
 
 def tests_to_run(changed: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Return the changed test files, and other test files: `ALWAYS` and the nearest files."""
+    """Return the test files to run first, and the other test files, the nearest first.
+
+    The first test files are the files of `ALWAYS`, then the changed test files; slow changed test
+    files are last.
+    """
+    from tests.support.slow_tests import SLOW
+
     near = nearest_tests(changed)
     tests = [str(file) for file in changed if _is_test(file) and file.suffix == ".py"]
-    return tests, [file for file in dict.fromkeys([*ALWAYS, *map(str, near)]) if file not in tests]
+    first = dict.fromkeys([*ALWAYS, *sorted(tests, key=lambda file: file in SLOW)])
+    return [*first], [file for file in map(str, near) if file not in first]
 
 
 def run_pytest(changed: Sequence[Path], seconds: float, jobs: int) -> int:
-    """Run changed tests, `ALWAYS` and the nearest tests in parallel; return an exit status."""
+    """Run `ALWAYS`, changed tests and the nearest tests in parallel; return an exit status."""
     if not changed:
         print("quick: nothing was changed")
         return 0
     whole, others = tests_to_run(changed)
-    first = (whole or [file for file in others if file not in ALWAYS] or others)[0]
-    print(f"quick: {len(whole) + len(others)} files of tests are near, {first} first")
     command = [sys.executable, __file__, "run", f"--seconds={seconds}"]
     running = []
     for job in range(min(jobs, len(whole) + len(others))):
@@ -352,8 +360,17 @@ def run_pytest(changed: Sequence[Path], seconds: float, jobs: int) -> int:
         share = [*command, *options, *mine, *others[job::jobs]]
         running.append(subprocess.Popen(share, cwd=ROOT, stdout=subprocess.PIPE, text=True))
     outputs = [each.communicate()[0] for each in running]
+    ran: set[str] = set()
     for output in outputs:
-        print(output, end="")
+        text, _, names = output.rpartition(_RAN)
+        print(text, end="")
+        ran.update(names.split())
+    print(f"quick: {len(ran)} of {len(whole) + len(others)} test files near the changes have run")
+    if left := [file for file in whole if file not in ran]:
+        print(
+            f"quick: the time was over before {len(left)} changed test files ended; run them:\n"
+            f"  {sys.executable} -m pytest -q {' '.join(left)}"
+        )
     return int(any(each.returncode for each in running))
 
 

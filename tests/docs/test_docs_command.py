@@ -67,7 +67,7 @@ def test_the_topic_is_legal() -> None:
     settings = settings_of(parse_yaml(source[0] + columns))
     assert isinstance(settings.source, KafkaSource)
     types = message_types(schema_of(settings), settings.source.kafka.format)
-    assert [str(each) for each in types.types] == ["string", "double", "int64"]
+    assert [str(each) for each in types.types] == ["string", "double", "double"]
 
 
 def test_the_yaml_is_legal_and_its_keys_are_explained(tmp_path: Path) -> None:

@@ -134,9 +134,8 @@ def test_formulas_are_tested_by_optimizers_first(file: str) -> None:
 def test_changed_and_whole_tree_tests_always_run() -> None:
     slow = "tests/simulation/test_simulation.py"
     whole, others = quick.tests_to_run([Path(slow), Path("mindspore_rec/common/sync.py")])
-    assert whole == [slow]
-    assert tuple(others[: len(quick.ALWAYS)]) == quick.ALWAYS
-    assert len(others) > len(quick.ALWAYS) and slow not in others
+    assert whole == [*quick.ALWAYS, slow]
+    assert others and not {*others} & {*whole}
     assert all((ROOT / file).is_file() for file in quick.ALWAYS)
 
 
@@ -147,7 +146,7 @@ def test_slow_tests_run_only_in_whole_files(tmp_path: Path) -> None:
     command = [sys.executable, TOOL, "run", f"--whole={files[0]}", *map(str, files)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "quick: 1 of 2 files of tests" in done.stdout
+    assert ran_by(done.stdout) == ["test_a.py"]
 
 
 def test_lint_names_the_command_that_mends(
@@ -167,15 +166,41 @@ def test_an_unknown_base_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "body", "code", "ran"),
-    [(60, "pass", 0, 2), (60, "assert False", 1, 2), (0, "assert False", 0, 0)],
+    [
+        (60, "pass", 0, "ab"),
+        (60, "assert False", 1, "ab"),
+        (0, "assert False", 0, ""),
+        (1, "time.sleep(1)", 0, ""),
+    ],
 )
 def test_runs_until_the_time_is_over(
-    tmp_path: Path, seconds: int, body: str, code: int, ran: int
+    tmp_path: Path, seconds: int, body: str, code: int, ran: str
 ) -> None:
     files = [tmp_path / f"test_{name}.py" for name in "ab"]
     for file in files:
-        file.write_text(f"def test_it():\n    {body}\n")
+        tests = [f"def test_{number}():\n    {body}\n" for number in range(2)]
+        file.write_text("\n".join(["import time\n", *tests]))
     command = [sys.executable, TOOL, "run", f"--seconds={seconds}", *map(str, files)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
-    assert f"quick: {ran} of 2 files of tests" in done.stdout
+    assert ran_by(done.stdout) == [f"test_{name}.py" for name in ran]
+
+
+def ran_by(output: str) -> list[str]:
+    return output.rpartition("quick: ran")[2].split()
+
+
+def test_changed_tests_that_did_not_end_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = ["tests/test_a.py", "tests/test_b.py"]
+    for name in changed:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("def test_it():\n    pass\n")
+    monkeypatch.setattr(quick, "ROOT", tmp_path)
+    monkeypatch.setattr(quick, "ALWAYS", ())
+    for seconds, ran in ((60, 2), (0, 0)):
+        assert quick.run_pytest([Path(name) for name in changed], seconds, jobs=2) == 0
+        output = capsys.readouterr().out
+        assert f"quick: {ran} of 2 test files near the changes have run" in output
+        assert (f"-m pytest -q {' '.join(changed)}" in output) == (ran == 0)
