@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,14 @@ def write_again(path: Path, source: Path) -> None:
         file.unlink()
     for file in source.iterdir():
         shutil.copy(file, path)
+
+
+def damage(run: Path) -> Callable[[], object]:
+    """Damage the delta of step 3; the result repairs it in place: the directory does not change."""
+    file = delta(run, 3) / "table_0.arrow"
+    whole = file.read_bytes()
+    flip(file)
+    return lambda: file.write_bytes(whole)
 
 
 def test_sees_a_directory_written_again_under_the_same_inode(again: tuple[Path, Path]) -> None:
@@ -75,9 +84,7 @@ def test_reading_a_checkpoint_while_it_is_replaced_condemns_neither(
 def test_damage_stays_rejected_until_the_files_change(again: tuple[Path, Path]) -> None:
     run, _ = again
     catalog = Catalog(run)
-    file = delta(run, 3) / "table_0.arrow"
-    whole = file.read_bytes()
-    flip(file)
+    repair = damage(run)
     catalog.refresh()
     catalog.reject(ChainError(delta(run, 3), "damaged"))
     for _ in range(2):
@@ -85,7 +92,7 @@ def test_damage_stays_rejected_until_the_files_change(again: tuple[Path, Path]) 
         assert delta(run, 3) not in [entry.path for entry in catalog.good]
         assert [str(error) for error in catalog.errors(2)] == ["damaged"]
         assert catalog.errors(3) == []
-    file.write_bytes(whole)
+    repair()
     catalog.refresh()
     assert delta(run, 3) in [entry.path for entry in catalog.good]
     assert catalog.errors(-1) == []
@@ -107,14 +114,12 @@ def test_a_removed_or_replaced_checkpoint_is_lost(again: tuple[Path, Path]) -> N
 def test_repair_between_a_failed_read_and_its_rejection_is_seen(again: tuple[Path, Path]) -> None:
     run, _ = again
     catalog = Catalog(run)
-    file = delta(run, 3) / "table_0.arrow"
-    whole = file.read_bytes()
-    flip(file)
+    repair = damage(run)
     catalog.refresh()
     damaged = next(entry for entry in catalog.good if entry.path == delta(run, 3))
     with pytest.raises(ValueError, match="table_0"):
         verify(damaged)
-    file.write_bytes(whole)  # in place: the directory does not change
+    repair()
     catalog.reject(ChainError(damaged.path, "damaged"))
     catalog.refresh()
     assert delta(run, 3) in [entry.path for entry in catalog.good]
@@ -153,13 +158,11 @@ def test_repair_while_a_manifest_is_read_is_seen(
 def test_repair_before_the_check_of_a_chain_is_tried_again(again: tuple[Path, Path]) -> None:
     run, _ = again
     catalog = Catalog(run)
-    file = delta(run, 3) / "table_0.arrow"
-    whole = file.read_bytes()
-    flip(file)
+    repair = damage(run)
     catalog.refresh()
     chain = catalog.first_chain()
     assert not catalog.forget_changed(chain)
-    file.write_bytes(whole)
+    repair()
     assert catalog.forget_changed(chain)
     catalog.refresh()
     assert not catalog.forget_changed(catalog.first_chain())
