@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Census-Income (KDD) as whole columns of keys, scaled numbers and labels."""
+"""Load Census-Income (KDD) into arrays of keys, scaled numbers and labels."""
 
 from __future__ import annotations
 

@@ -112,8 +112,8 @@ class CriteoReader:
         batch_size: Rows per batch, at least 1 (default 4096); the last batch may have fewer rows.
         strict: True raises an error at the first bad row, and for an empty file; False only counts
             bad rows (default False).
-        counts_as_categories: Add keys for the 13 counts, binned by `bin_counts`: fields I1..I13
-            after C1..C26 (default False).
+        counts_as_categories: If True, `bin_counts` bins the 13 counts, and the keys of the bins are
+            added as fields I1..I13 after C1..C26 (default False).
         piece_bytes: Bytes of text parsed at a time, at least 1 (default 16 MiB); does not change
             any row.
         on_bytes: Called with the number of bytes read from the file since the last call.

@@ -88,7 +88,7 @@ class DriftingModel:
     and variance 1.
 
     Args:
-        config: configuration of the stream.
+        config: numbers of fields and slots, lifetime of values and other settings.
         seed: any integer.
 
     Example:
