@@ -187,7 +187,7 @@ def add_peer(
 
 
 def measure(shape: str, batch: int, args: Any, peers: dict[str, str]) -> dict[str, Any]:
-    """Print and return the results of a shape and a batch size, by precision."""
+    """Measure each precision for one shape and batch size; print and return the results."""
     data = Data.draw(shape, batch, args)
     case = StepCase(f"{shape}, batch {batch}", batch, layers_of_shape(shape))
     with ExitStack() as stack:

@@ -169,7 +169,7 @@ class BatchStream:
             yield from self._batches_of(epoch)
 
     def _begin_epochs(self, epochs: int) -> int:
-        """Reserve `epochs` epochs for a new iteration, and return the number of the first epoch."""
+        """Reserve epochs for a new iteration, and return the index of the first epoch."""
         first = self._epochs_begun[0]
         self._epochs_begun[0] += epochs
         return first
