@@ -180,7 +180,7 @@ def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
 def add_peer(
     case: StepCase, data: Data, name: str, python: str, precision: str, stack: ExitStack
 ) -> None:
-    """Start the peer `name` from `WORKERS`, and add its step to the runs of `precision`."""
+    """Start another framework's process, and add its step to the measurements at `precision`."""
     peer = peer_of(name, python, data, precision)
     stack.callback(peer.close)
     case.add(name, lambda i: peer.step(i % BATCHES), precision, peer.about)

@@ -7,8 +7,8 @@ only on its rows. A conversion that is killed and resumed writes the same bytes 
 conversion.
 
 During the conversion, the data set is in ``.NAME.converting`` beside its final path. The folder
-``data`` contains the finished files. The folder ``parts`` contains one small file per part. A
-part's small file describes the part, and is written after the part's data.
+``data`` contains the finished files. The folder ``parts`` contains one small file per part, which
+describes the part and is written after the part's data.
 """
 
 from __future__ import annotations
