@@ -203,7 +203,7 @@ def measure(shape: str, batch: int, args: Any, peers: dict[str, str]) -> dict[st
 
 
 def peers_of(text: str) -> list[str]:
-    """Parse a comma-separated list of peers.
+    """Parse a comma-separated list of the frameworks to compare.
 
     Raises:
         ValueError: a name is not in `PEERS`.

@@ -114,8 +114,8 @@ class CriteoReader:
             bad rows (default False).
         counts_as_categories: If True, `bin_counts` bins the 13 counts, and the keys of the bins are
             added as fields I1..I13 after C1..C26 (default False).
-        piece_bytes: Bytes of text parsed at a time, at least 1 (default 16 MiB); does not change
-            any row.
+        piece_bytes: Bytes of text parsed at a time, at least 1 (default 16 MiB). The rows do not
+            depend on this number.
         on_bytes: Called with the number of bytes read from the file since the last call.
 
     Yields (by iteration): ``ids``, ``dense`` and ``label``. ``ids`` int64 [B, 26] or [B, 39]
