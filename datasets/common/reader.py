@@ -276,7 +276,7 @@ class _SizedTuples(_UnsizedTuples):
 
 
 class _Source(NamedTuple):
-    """A source of blocks of rows. The blocks can be read in any order.
+    """Rows in blocks, which can be read in any order.
 
     Args:
         names: names of all columns in the source.

@@ -88,7 +88,7 @@ class DriftingModel:
     and variance 1.
 
     Args:
-        config: numbers of fields and slots, lifetime of values and other settings.
+        config: number of fields, lifetime of values and other settings.
         seed: any integer.
 
     Example:
@@ -178,7 +178,8 @@ def drifting(
         seed: seed of the values' effects and of the rows.
         start: index of the first row, at least 0 (default 0).
         block_rows: rows per block, at least 1 (default 1024); does not change any row.
-        config: configuration of the stream; default `DriftingConfig()`.
+        config: number of fields, lifetime of values and other settings. Default:
+            `DriftingConfig()`.
 
     Yields:
         ``ids`` int64 [B, F], ``label`` float32 [B, 1], ``bayes`` float32 [B, 1], the true
