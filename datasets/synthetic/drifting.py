@@ -177,7 +177,7 @@ def drifting(
         rows: number of rows, at least 0.
         seed: seed of the values' effects and of the rows.
         start: index of the first row, at least 0 (default 0).
-        block_rows: rows per block, at least 1 (default 1024); does not change any row.
+        block_rows: rows per block, at least 1 (default 1024). Rows do not depend on the block size.
         config: number of fields, lifetime of values and other settings. Default:
             `DriftingConfig()`.
 

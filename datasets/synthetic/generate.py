@@ -30,7 +30,8 @@ def generate(
         start: Index of the first row, at least 0 (default 0). With the same seed, the rows of two
             ranges differ, but are rows of the same model. Train on one range of rows, and test on a
             different range of rows.
-        block_rows: Rows per block, at least 1 (default 16384); does not change any row.
+        block_rows: Rows per block, at least 1 (default 16384). Rows do not depend on the block
+            size.
         config: Configuration of the model; default `criteo_like()`.
 
     Yields:
