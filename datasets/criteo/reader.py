@@ -199,8 +199,8 @@ def read_pieces(
         first_line: line number, in the file, of the first line of `given` (default 1).
 
     Raises:
-        BadRowError: a row is bad and ``strict`` is True. In the error and in the report, lines are
-            counted from `first_line`, which is line 1.
+        BadRowError: a row is bad and ``strict`` is True. The line numbers in the error and in the
+            report are counted within `given`: line 1 is the line `first_line` of the file.
     """
     for piece in given:
         columns = parse(piece.text)

@@ -32,7 +32,7 @@ def generate(
             different range of rows.
         block_rows: Rows per block, at least 1 (default 16384). Rows do not depend on the block
             size.
-        config: Configuration of the model; default `criteo_like()`.
+        config: Fields, counts, click rate and other settings of the model; default `criteo_like()`.
 
     Yields:
         ``ids`` int64 [B, F] (`mindspore_rec.category_keys` of the values' texts), ``dense`` float32

@@ -42,7 +42,7 @@ class PlantedModel:
     only. Two instances with the same arguments give the same rows.
 
     Args:
-        config: Configuration of the model.
+        config: Fields, counts, click rate and other settings of the model.
         seed: Any integer. Different seeds give different models and rows.
 
     Example:
