@@ -27,7 +27,7 @@ _CHUNK = 500_000
 
 
 def layers_of_shape(shape: str) -> list[tuple[int, int]]:
-    """Return each perceptron layer's number of inputs and outputs, for a name in `SHAPES`."""
+    """Return (inputs, outputs) of each layer of the perceptron; `shape` is a key of `SHAPES`."""
     fields, columns, hidden = SHAPES[shape]
     return list(itertools.pairwise([fields * DIM + columns, *hidden, 1]))
 
@@ -38,7 +38,7 @@ class WideDeep(nn.Cell):
     Args:
         deep: lookup [B, F] -> [B, F, 16].
         wide: lookup [B, F] -> [B, 1].
-        shape: of `SHAPES`.
+        shape: a key of `SHAPES`.
         precision: type of the matrix products, 'float32' or 'bfloat16'.
     """
 
@@ -64,7 +64,7 @@ class VanillaWideDeep(nn.Cell):
 
     Args:
         rows: number of ids per table.
-        shape: of `SHAPES`.
+        shape: a key of `SHAPES`.
     """
 
     def __init__(self, rows: int, shape: str) -> None:

@@ -180,14 +180,14 @@ def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
 def add_peer(
     case: StepCase, data: Data, name: str, python: str, precision: str, stack: ExitStack
 ) -> None:
-    """Start the peer `name` from `WORKERS`, and add its step to the runs of `precision`."""
+    """Start another framework's process, and add its step to the measurements at `precision`."""
     peer = peer_of(name, python, data, precision)
     stack.callback(peer.close)
     case.add(name, lambda i: peer.step(i % BATCHES), precision, peer.about)
 
 
 def measure(shape: str, batch: int, args: Any, peers: dict[str, str]) -> dict[str, Any]:
-    """Print and return the results of a shape and a batch size, by precision."""
+    """Measure each precision for one shape and batch size; print and return the results."""
     data = Data.draw(shape, batch, args)
     case = StepCase(f"{shape}, batch {batch}", batch, layers_of_shape(shape))
     with ExitStack() as stack:
@@ -203,7 +203,7 @@ def measure(shape: str, batch: int, args: Any, peers: dict[str, str]) -> dict[st
 
 
 def peers_of(text: str) -> list[str]:
-    """Parse a comma-separated list of peers.
+    """Parse a comma-separated list of the frameworks to compare.
 
     Raises:
         ValueError: a name is not in `PEERS`.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks on real data, and learners, for the comparison in `beside_trees.py`."""
+"""The tasks on real data and the learners that `beside_trees.py` compares."""

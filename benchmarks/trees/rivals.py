@@ -9,10 +9,10 @@ up to 2,000 trees. LightGBM and CatBoost stop when the AUC of the validation row
 
 `LightGBM-codes` reads the code of each category as a numeric feature. `LightGBM-statistics` and
 `CatBoost-statistics` also read target statistics: the mean label and the frequency of each value,
-and of each pair of values in a cross. The `TargetStatistics` in the schema from `infer_schema`
-compute these numbers. The target statistics are computed from the rows on which the network was
-trained. `LightGBM-refit` trains again on training and validation rows together, with the same
-number of trees, as `train.refit` does.
+and of each pair of values in a cross. The target statistics are computed by the `TargetStatistics`
+in the schema from `infer_schema`, from the rows on which the network was trained. `LightGBM-refit`
+trains again on training and validation rows together, with the same number of trees, as
+`train.refit` does.
 """
 
 from __future__ import annotations

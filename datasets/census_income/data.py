@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Census-Income (KDD) as whole columns of keys, scaled numbers and labels."""
+"""Load Census-Income (KDD) into arrays of keys, scaled numbers and labels."""
 
 from __future__ import annotations
 
@@ -105,8 +105,9 @@ def load(
             feature, because the task's label is computed from marital status.
         exact: Numeric columns that become categorical features (one category per value), in
             addition to numeric features (default: the four amounts).
-        min_count: An exact value has its own key if at least `min_count` training rows contain the
-            value; all other exact values share one key. `min_count` is at least 1 (default 5).
+        min_count: A value of an ``exact`` column has its own key if at least `min_count` training
+            rows contain the value; all other values of the column share one key. `min_count` is at
+            least 1 (default 5).
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).
         seed: Seed of the random choice of the validation rows.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch: named whole-batch arrays with the same number of rows."""
+"""A batch: a dict of named arrays with the same number of rows."""
 
 from __future__ import annotations
 

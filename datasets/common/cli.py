@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code that the commands of the data sets share: options, progress, the report as JSON."""
+"""Functions shared by the commands of the data sets: options, progress, and the report as JSON."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ only on its rows. A conversion that is killed and resumed writes the same bytes 
 conversion.
 
 During the conversion, the data set is in ``.NAME.converting`` beside its final path. The folder
-``data`` contains the finished files. The folder ``parts`` contains one small file per part. A
-part's small file describes the part, and is written after the part's data.
+``data`` contains the finished files. The folder ``parts`` contains one small file per part, which
+describes the part and is written after the part's data.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def convert_parts(
     Args:
         conversion: output directory, format and settings.
         sources: files, or ranges of files, in the order of the rows.
-        summary: function that receives one list per source, which contains the reports of the
-            source's parts, and returns the manifest's entry ``source``.
+        summary: function that computes the manifest's entry ``source`` from one list per source;
+            the list contains the reports of the source's parts.
         workers: number of processes; with 1, this process does the work. Default: one process per
             core that this process may use.
         overwrite: True replaces an existing output. Default: False.

@@ -169,7 +169,7 @@ class BatchStream:
             yield from self._batches_of(epoch)
 
     def _begin_epochs(self, epochs: int) -> int:
-        """Reserve `epochs` epochs for a new iteration, and return the number of the first epoch."""
+        """Reserve epochs for a new iteration, and return the index of the first epoch."""
         first = self._epochs_begun[0]
         self._epochs_begun[0] += epochs
         return first
@@ -276,7 +276,7 @@ class _SizedTuples(_UnsizedTuples):
 
 
 class _Source(NamedTuple):
-    """A source of blocks of rows. The blocks can be read in any order.
+    """Rows in blocks, which can be read in any order.
 
     Args:
         names: names of all columns in the source.

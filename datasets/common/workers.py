@@ -34,7 +34,7 @@ class Work(Protocol):
         ...
 
     def run(self, on_bytes: Callable[[int], object]) -> None:
-        """Do the work; report the number of bytes read by calls of `on_bytes`."""
+        """Do the work. Call `on_bytes` with the number of bytes read since the last call."""
         ...
 
 

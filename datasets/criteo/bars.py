@@ -185,9 +185,9 @@ def convert(
         The number of rows, as a dict with the key ``rows``.
 
     Raises:
-        ValueError, OSError: the file cannot be read, or `blocks` refuses its contents. ValueError
-            is also raised if the file has no rows, or if ``output`` has an interrupted conversion
-            with different settings.
+        ValueError, OSError: the file cannot be read, or its contents make `blocks` raise an error.
+            ValueError is also raised if the file has no rows, or if ``output`` has an interrupted
+            conversion with different settings.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         RuntimeError: a process was killed.
     """

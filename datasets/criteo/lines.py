@@ -54,8 +54,8 @@ def pieces(
             file without overlap, each line is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. If the last line has no line feed, a line feed is added. If the last byte
-        of a file is a carriage return, the added line feed makes the line's end CR LF. A byte order
+        Pieces, in order. If the last line has no line feed, a line feed is added. This also applies
+        if the last line ends with a carriage return, so the line then ends with CR LF. A byte order
         mark at the start of the file is left out.
 
     Raises:

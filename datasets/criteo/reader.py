@@ -112,10 +112,10 @@ class CriteoReader:
         batch_size: Rows per batch, at least 1 (default 4096); the last batch may have fewer rows.
         strict: True raises an error at the first bad row, and for an empty file; False only counts
             bad rows (default False).
-        counts_as_categories: Add keys for the 13 counts, binned by `bin_counts`: fields I1..I13
-            after C1..C26 (default False).
-        piece_bytes: Bytes of text parsed at a time, at least 1 (default 16 MiB); does not change
-            any row.
+        counts_as_categories: If True, `bin_counts` bins the 13 counts, and the keys of the bins are
+            added as fields I1..I13 after C1..C26 (default False).
+        piece_bytes: Bytes of text parsed at a time, at least 1 (default 16 MiB). The rows do not
+            depend on this number.
         on_bytes: Called with the number of bytes read from the file since the last call.
 
     Yields (by iteration): ``ids``, ``dense`` and ``label``. ``ids`` int64 [B, 26] or [B, 39]
@@ -199,8 +199,8 @@ def read_pieces(
         first_line: line number, in the file, of the first line of `given` (default 1).
 
     Raises:
-        BadRowError: a row is bad and ``strict`` is True. In the error and in the report, lines are
-            counted from `first_line`, which is line 1.
+        BadRowError: a row is bad and ``strict`` is True. The line numbers in the error and in the
+            report are counted within `given`: line 1 is the line `first_line` of the file.
     """
     for piece in given:
         columns = parse(piece.text)

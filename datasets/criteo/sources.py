@@ -36,8 +36,8 @@ def find_files(inputs: Sequence[Path]) -> list[Path]:
     """Return the files to convert. The files of a directory are sorted by day or by path.
 
     Args:
-        inputs: files, and directories with ``day_0`` to ``day_23`` (``.gz`` or not), or with
-            ``*.parquet`` in any folders.
+        inputs: files and directories. A directory contains either files ``day_0`` to ``day_23``,
+            plain or ``.gz``, or files ``*.parquet`` in any subfolders.
 
     Raises:
         ValueError: there is no input; a directory has no data files, or has both kinds of data

@@ -55,7 +55,7 @@ def files_of_day(day: int, site: str = SITE) -> list[RemoteFile]:
 
     Args:
         day: 0 to 23.
-        site: address of the site.
+        site: URL of the server that has the set.
 
     Raises:
         ValueError: ``day`` is out of range, or the list has an unexpected form.
@@ -91,8 +91,8 @@ def fetch_day(
     Args:
         day: 0 to 23.
         output: directory for the files; each file keeps its path in the repository.
-        most_files: maximum number of files to download, for a sample. Default: all.
-        site: address of the site.
+        most_files: maximum number of files to download. Default: all.
+        site: URL of the server that has the set.
 
     Returns:
         The paths of the files.

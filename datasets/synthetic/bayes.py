@@ -77,7 +77,7 @@ class BayesAUC:
 
 
 def _weighted_auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the AUC of groups, sorted by ascending score, from each group's weight per class."""
+    """Return the AUC from the weights of both classes per group, in ascending order of score."""
     below = np.cumsum(negative) - negative
     pairs = positive.sum() * negative.sum()
     if pairs == 0:

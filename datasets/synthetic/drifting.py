@@ -88,7 +88,7 @@ class DriftingModel:
     and variance 1.
 
     Args:
-        config: configuration of the stream.
+        config: number of fields, lifetime of values and other settings.
         seed: any integer.
 
     Example:
@@ -177,8 +177,9 @@ def drifting(
         rows: number of rows, at least 0.
         seed: seed of the values' effects and of the rows.
         start: index of the first row, at least 0 (default 0).
-        block_rows: rows per block, at least 1 (default 1024); does not change any row.
-        config: configuration of the stream; default `DriftingConfig()`.
+        block_rows: rows per block, at least 1 (default 1024). Rows do not depend on the block size.
+        config: number of fields, lifetime of values and other settings. Default:
+            `DriftingConfig()`.
 
     Yields:
         ``ids`` int64 [B, F], ``label`` float32 [B, 1], ``bayes`` float32 [B, 1], the true

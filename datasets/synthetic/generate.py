@@ -30,8 +30,9 @@ def generate(
         start: Index of the first row, at least 0 (default 0). With the same seed, the rows of two
             ranges differ, but are rows of the same model. Train on one range of rows, and test on a
             different range of rows.
-        block_rows: Rows per block, at least 1 (default 16384); does not change any row.
-        config: Configuration of the model; default `criteo_like()`.
+        block_rows: Rows per block, at least 1 (default 16384). Rows do not depend on the block
+            size.
+        config: Fields, counts, click rate and other settings of the model; default `criteo_like()`.
 
     Yields:
         ``ids`` int64 [B, F] (`mindspore_rec.category_keys` of the values' texts), ``dense`` float32

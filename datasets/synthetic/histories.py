@@ -91,7 +91,7 @@ _Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _seen(rng: np.random.Generator, row: np.ndarray, offsets: np.ndarray) -> _Drawn:
-    """Draw rows of the task `seen`: the events, the items and the terms of the log odds."""
+    """Draw events and items for `seen`, and the effects of the events on the log odds."""
     rows, lengths = len(offsets) - 1, np.diff(offsets)
     values = rng.integers(0, ITEMS, len(row))
     item = rng.integers(0, ITEMS, rows)
@@ -102,7 +102,7 @@ def _seen(rng: np.random.Generator, row: np.ndarray, offsets: np.ndarray) -> _Dr
 
 
 def _interest(rng: np.random.Generator, row: np.ndarray, offsets: np.ndarray) -> _Drawn:
-    """Draw rows of the task `interest`: the events, the items and the terms of the log odds."""
+    """Draw events and items for `interest`, and the effects of the events on the log odds."""
     rows = len(offsets) - 1
     liked = rng.integers(0, KINDS, (rows, 3))
     kind = liked[row, rng.integers(0, 3, len(row))]
@@ -117,4 +117,4 @@ TASKS: dict[str, Callable[[np.random.Generator, np.ndarray, np.ndarray], _Drawn]
     "seen": _seen,
     "interest": _interest,
 }
-"""Functions that draw the events, the items and the terms of the log odds, by task."""
+"""By task, a function that draws events, items, and the effects of the events on the log odds."""

@@ -42,7 +42,7 @@ class PlantedModel:
     only. Two instances with the same arguments give the same rows.
 
     Args:
-        config: Configuration of the model.
+        config: Fields, counts, click rate and other settings of the model.
         seed: Any integer. Different seeds give different models and rows.
 
     Example:
@@ -230,7 +230,7 @@ def _bias_for(logits: np.ndarray, click_rate: float) -> float:
 
 
 class _KeyTable:
-    """A field's texts and keys; each value is hashed once, when it first occurs."""
+    """The texts and keys of a field's values; a small field's values are hashed only once."""
 
     def __init__(self, seed: int, name: str, cardinality: int) -> None:
         self._name = name
