@@ -160,7 +160,7 @@ def mix64(words: np.ndarray) -> np.ndarray:
 
 
 def salt_word(field: str) -> np.uint64:
-    """Return the salt of ``field``, read as a little-endian word.
+    """Return the salt of ``field`` as an integer; the salt's bytes are little-endian.
 
     Raises:
         TypeError: ``field`` is not a string.

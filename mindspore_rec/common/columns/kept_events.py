@@ -94,8 +94,8 @@ class KeptEvents(JointFeature):
         values: a transform for each value of an event; None for a value that is the event's time.
         history: a `History`. `history.length` is the greatest length of a history. If rows to
             predict contain the history as lists, the transforms of `history` read these lists.
-        only: transform of a label; only rows with label 1 are events. Default: None, which means
-            that all rows are events.
+        only: transform of a label. A row is an event only if its label is 1. Default: None, which
+            means that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
             which means that no pause empties a history.
     """
@@ -206,7 +206,7 @@ def _keep(
 
 
 def _users_in(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct users, sorted, and the index of each row's user; -1 for no user."""
+    """Return the sorted distinct users, and the index of each row's user: -1 if it is missing."""
     known = events[:, _IS_EVENT] != _UNKNOWN
     users, places = np.unique(events[known, _USER], return_inverse=True)
     index = np.full(len(events), -1, np.int64)

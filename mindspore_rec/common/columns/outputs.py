@@ -76,7 +76,7 @@ class Output(ABC):
         return self
 
     def received(self) -> Output:
-        """Return an output for arrays that `by_rows` has already made."""
+        """Return an output that reads the arrays which this output's `by_rows` has made."""
         return MadeOutput(self.name)
 
     def with_lists(self) -> Output:

@@ -38,7 +38,7 @@ class QuantileScale(Number):
         buckets: number of intervals between quantiles, 2 to 65536. The quantiles of all numbers
             have `buckets` intervals, and the quantiles of the distinct numbers have `buckets`
             intervals too. Default: 256.
-        sample: on a stream, the scale learns from the first `sample` values, 1 to 2**20. Default:
+        sample: number of values, 1 to 2**20, from which the scale learns on a stream. Default:
             10,000.
         missing: result for a missing value or NaN (default 0). Missing values have a separate
             bucket.
@@ -222,7 +222,7 @@ class QuantileScale(Number):
 
 
 class MixedScale(QuantileScale):
-    """Replace a number by the mean of its quantiles among all and among the distinct numbers.
+    """Replace a number by the mean of two quantiles: among all numbers and among distinct numbers.
 
     In a column that is mostly 0, a `QuantileScale` places all other numbers close together near the
     end of the range. The quantile among the distinct numbers counts 0 only once, so the mean of the

@@ -359,7 +359,7 @@ def _columns_of(features: Sequence[Feature]) -> tuple[str | int, ...]:
 
 
 def _applied(feature: Feature, values: pa.StructArray, keys: SharedKeys) -> np.ndarray:
-    """Return the values of a transform that reads one or several fields of `values`."""
+    """Apply a `JointFeature` to `values`, and any other transform to the field that it reads."""
     is_joint = isinstance(feature, JointFeature)
     column = values if is_joint else field_of(values, feature.column)
     return keys.of(feature, column, learn=False)

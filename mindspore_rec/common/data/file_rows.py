@@ -76,7 +76,7 @@ class FileRows(ABC):
         """Return all parts of the file in order."""
 
     def first_row(self, number: int) -> int:
-        """Return the number of a part's first row in the file, from 0, for messages."""
+        """Return the index in the file, from 0, of a part's first row."""
         return self.parts()[number].place
 
     def fetch(self, number: int) -> Any:
@@ -88,7 +88,7 @@ class FileRows(ABC):
         """Return the named columns of a part's rows."""
 
     def matching(self, expression: pc.Expression) -> set[int] | None:
-        """Return the parts that may have rows for which a filter is true; None for all parts."""
+        """Return the parts that may have rows for which a filter is true; None means all parts."""
         return None
 
 

@@ -95,7 +95,7 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Check the slices that are due, during at most a quarter of the time between calls.
+        """Check the slices that are due; use at most a quarter of the time between calls.
 
         Even after a long time without calls, for example if a stream was idle, a call takes at most
         2.5 seconds.

@@ -357,8 +357,7 @@ class Schema:
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> Schema:
-        """Merge statistics of labels; other schemas have learned the statistics from parts of the
-        rows.
+        """Merge the label statistics that other schemas have learned from parts of the rows.
 
         The merged statistics equal the statistics that this schema would learn from all parts. To
         learn from one part in another program, make a schema with the same columns, load the state
@@ -466,10 +465,10 @@ class Schema:
             )
 
     def with_times(self) -> Schema:
-        """Return a copy whose first array is the times of the rows, for a `FeatureWorker`.
+        """Return the schema for a `FeatureWorker`: the first array contains the times of the rows.
 
-        The copy shares the scales of this schema. A trainer reads the worker's arrays with the
-        schema that `received` returns.
+        The returned schema shares this schema's scales. A trainer reads the worker's arrays with
+        the schema that `received` returns.
 
         Raises:
             ValueError: the schema has no column of times.
