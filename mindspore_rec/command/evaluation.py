@@ -120,7 +120,7 @@ def metric_table(figures: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Ta
 
 
 def tables_of_scores(schema: Schema, scored: Scored) -> dict[str, Table]:
-    """Return a dict from headings to tables of calibration and of metrics by group."""
+    """Return tables of calibration, and of metrics by group, as a dict from headings to tables."""
     tables: dict[str, Table] = {}
     several = len(schema.labels) > 1
     for k, task in enumerate(schema.labels):

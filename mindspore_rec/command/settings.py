@@ -280,7 +280,7 @@ class Settings:
 
 
 def settings_of(document: Any) -> Settings:
-    """Return the settings in a YAML document.
+    """Convert a parsed YAML document to `Settings`.
 
     Raises:
         SettingsError: a key is unknown or missing, or a value is illegal.

@@ -34,10 +34,10 @@ def _infos(folder: str) -> Iterator[str]:
 
 
 def warn_of_upstream() -> None:
-    """Warn if upstream's package is in Python's path, or its modules are in this library's folder.
+    """Warn if MindRec's package is in Python's path, or its modules are in this library's folder.
 
     Warns:
-        RuntimeWarning: upstream's package is installed. The warning tells how to remove the
+        RuntimeWarning: MindRec's package is installed. The warning tells how to remove the
             package.
     """
     folders = dict.fromkeys(sys.path)

@@ -193,7 +193,7 @@ class FeaturePipeline:
         with_time: bool = True,
         training: bool | None = None,
     ) -> tuple[Any, int | None]:
-        """Return the arrays of a batch, and its event time.
+        """Return a batch's arrays and event time.
 
         Args:
             rows: a batch.

@@ -132,7 +132,8 @@ def _are_equal_texts(values: pa.Array, positive: str | float) -> pa.Array:
 
 
 def _numbers_of_labels(values: pa.Array) -> pa.Array:
-    """Return texts as float64, 'true' as 1, 'false' as 0; other texts become missing.
+    """Convert texts to float64: 'true' becomes 1, 'false' becomes 0, and texts that are no numbers
+    become missing.
 
     Values that are no texts are returned unchanged.
     """
@@ -279,7 +280,7 @@ def numbers_and_legal(texts: pa.Array, decimal: str) -> tuple[pa.Array, pa.Array
 
 
 class Times(Feature):
-    """Read times as seconds since 1970: the event time of a batch.
+    """Convert times to seconds since 1970: the event time of each row.
 
     Args:
         column: numbers, timestamps, dates or texts.

@@ -187,8 +187,8 @@ class QuantileScale(Number):
             self._points, self._ranks, self._edges = np.zeros(1), np.full(1, 0.5), np.empty(0)
             return
         ordered = np.sort(values)
-        # If most values of a column are 0, most quantiles of the values are 0. The points are
-        # therefore the quantiles of all values and the quantiles of the distinct values.
+        # If most values of a column are 0, most quantiles of the values are 0, so the points also
+        # include the quantiles of the distinct values.
         distinct = np.unique(ordered)
         points = np.union1d(_spread(ordered, self.buckets), _spread(distinct, self.buckets))
         below = np.searchsorted(ordered, points, "left")

@@ -30,8 +30,8 @@ class SharedKeys:
 
     The same columns are read for the ids of a network, for the statistics of labels, for the folds
     of these statistics, and for crosses. Only the transforms `Category`, `Key`, `Times` and
-    `TimePart`, and a `Cross` of these transforms, share values. Any other transform, such as a
-    transform that learns, computes its values at each call.
+    `TimePart`, and a `Cross` of these transforms, share values. All other transforms, for example
+    transforms that learn, compute their values at each call.
 
     Example:
         >>> keys, ages = SharedKeys(), pa.array([30, 40])

@@ -125,7 +125,7 @@ def _first_sentence(bad: BadRow) -> str:
 def good_rows(
     records: Sequence[bytes], parse: Callable[[Sequence[bytes]], pa.Table], most: int
 ) -> tuple[list[pa.Table], list[tuple[int, Any]]]:
-    """Parse records. If this fails, halve the list of records until the bad records are found.
+    """Parse records. If parsing fails, halve the list of records until the bad records are found.
 
     Args:
         records: lines of text.

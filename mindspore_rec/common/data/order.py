@@ -80,7 +80,7 @@ class Order(NamedTuple):
     Args:
         shuffle: True for a random order. Default: False.
         seed: seed of the order. Default: 0.
-        buffer_rows: approximate number of rows of a window in a random order. Default: 0.
+        buffer_rows: approximate number of rows of a window if `shuffle` is True. Default: 0.
 
     Example:
         >>> import pyarrow as pa

@@ -29,7 +29,7 @@ class Slice(NamedTuple):
         last: True if this is the last slice of the round.
         error: reason why the rows could not be read. Default: None, which means that the rows were
             read without an error.
-        name: name of the rows in warnings about errors. Default: ''.
+        name: text that names the rows in warnings. Default: ''.
     """
 
     rows: int

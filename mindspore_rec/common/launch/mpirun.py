@@ -122,7 +122,7 @@ def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> 
 
 
 def _placement(job: Job, cores: int) -> list[str]:
-    """Return mpirun's options for placing workers, on separate cores if there are enough cores."""
+    """Return mpirun's options that place workers on separate cores if there are enough cores."""
     needed = job.on_fullest_host() * job.threads(cores)
     if job.bind and needed <= cores:
         where = ["--map-by", f"slot:PE={job.threads(cores)}:HWTCPUS", "--bind-to", "hwthread"]

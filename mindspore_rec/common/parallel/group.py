@@ -138,8 +138,8 @@ class WorkerGroup:
         """Check by checksums that arrays are identical on all workers.
 
         Args:
-            what: name of the arrays for the error message, such as "dense parameters".
-            names: a name for each array, for the error message.
+            what: text that names the arrays in the error message, such as "dense parameters".
+            names: a name of each array; the error message contains the name.
             arrays: C-contiguous arrays.
 
         Raises:

@@ -285,7 +285,8 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Optional columns of rows to predict. These columns contain or select a row's history.
+        """Columns that rows to predict may contain. These columns contain or select a row's
+        history.
 
         The user and the time of a row select a stored history; or the row contains the history
         itself.
