@@ -336,7 +336,8 @@ class FeaturePipeline:
     # ---- where it is used
 
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
-        """Return the raw columns that arrays need, in order; None if the pipeline has a `prepare`.
+        """Return the raw columns that arrays need, in the order of first use; None with a
+        `prepare`.
 
         The returned columns suffice for predictions. Training also needs the columns of labels and
         of the time.

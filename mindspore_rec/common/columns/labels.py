@@ -231,7 +231,7 @@ class NumbersOfTexts(Feature):
         return self.transform.apply(numbers_of_texts(values, self.decimal), learn)
 
     def fit(self, values: Any) -> NumbersOfTexts:
-        """Let the transform learn from all numbers of the texts in one call."""
+        """Fit the transform to the numbers that the texts contain."""
         self.transform.fit(numbers_of_texts(values, self.decimal))
         return self
 

@@ -20,7 +20,7 @@ class NoStateError(RuntimeError):
 
 @dataclass(frozen=True)
 class StateDigests:
-    """Digests of all tables of a predictor in one state.
+    """Digests of all tables that belong to one state of a predictor.
 
     Attributes:
         run: id of the run.

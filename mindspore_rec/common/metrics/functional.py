@@ -170,7 +170,7 @@ def auc_of_weights(
 
 
 def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
-    """Compute the AUC of scores known only by bin: every pair within one bin counts one half.
+    """Compute the AUC from the counts of bins of scores: each pair within a bin counts one half.
 
     Args:
         positive: ``[bins]``, number (or total weight, at least 0) of the positives in each bin. The

@@ -69,8 +69,8 @@ class Schema:
 
     Args:
         columns: the columns. At least one column that is not a history must have rows in a table.
-        embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`, 1 to
-            8192. Default: 16.
+        embedding_dim: number of floats of a row, 1 to 8192, unless a column sets `embedding_dim`.
+            Default: 16.
 
     Attributes:
         columns: the columns.
