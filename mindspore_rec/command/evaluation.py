@@ -44,7 +44,7 @@ class Scored:
     group: npt.NDArray[Any] | None
 
     def constant(self, rates: npt.ArrayLike) -> Scored:
-        """Return a copy with constant predictions: for each task, the task's value in `rates`."""
+        """Return a copy whose predictions for each task are the task's value in `rates`."""
         prediction = np.broadcast_to(np.asarray(rates, np.float32), self.label.shape)
         return Scored(self.label, prediction, self.weight, self.group)
 

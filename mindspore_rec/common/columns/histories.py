@@ -288,7 +288,7 @@ def check_offsets(where: str, offsets: np.ndarray, values: int) -> None:
     """Check the offsets of lists.
 
     Args:
-        where: name of the offsets, for messages.
+        where: name of the offsets, for error messages.
         offsets: whole numbers ``[B + 1]``.
         values: total number of values in all lists.
 

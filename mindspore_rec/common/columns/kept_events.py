@@ -65,7 +65,7 @@ class Events:
     Args:
         offsets: int64 ``[B + 1]``, the index of each list's first event; the last offset is N.
         times: seconds since 1970 of all events, int64 ``[N]``.
-        values: other numbers of each event, int64 ``[N, width]``.
+        values: the values of each event, without its time, int64 ``[N, width]``.
     """
 
     offsets: np.ndarray

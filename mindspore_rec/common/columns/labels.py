@@ -81,7 +81,7 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
     """Return a bool array, True for positive labels; illegal labels become missing.
 
     Args:
-        column: name or place of the column, for messages.
+        column: name or place of the column, for error messages.
         values: the labels ``[B]``.
         positive: the value that counts as 1; None if the labels are 0 and 1.
 

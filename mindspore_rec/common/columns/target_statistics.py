@@ -60,7 +60,7 @@ class TargetStatistics(JointFeature):
         by: 'folds' or 'past'.
         weight: transform that returns the weight of each row. Default: None, which means that each
             row counts once.
-        most_values: greatest number of values per part that have statistics, 1 to 2**30. If a part
+        most_values: greatest number of values with statistics, for each part, 1 to 2**30. If a part
             has more values, only the most frequent values have statistics. Default: 2**20.
 
     Raises:

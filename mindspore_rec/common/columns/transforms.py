@@ -147,7 +147,7 @@ def own_keys(column: str | int, values: pa.Array) -> pa.Array:
     """Return values as keys without hashing; whole floats are converted to integers.
 
     Args:
-        column: name or place of the column, for messages.
+        column: name or place of the column, for error messages.
         values: values ``[B]`` of any type except text.
 
     Raises:

@@ -152,7 +152,7 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
 def auc_of_weights(
     label: npt.NDArray[np.bool_], score: FloatArray, weight: npt.NDArray[np.floating]
 ) -> float:
-    """Compute the AUC of checked rows ``[B]`` with weights; NaN if a class has no weight.
+    """Compute the weighted AUC of checked rows ``[B]``; NaN if a class has no weight.
 
     Examples:
         >>> label, score = np.array([True, False, False]), np.array([0.5, 0.4, 0.6])

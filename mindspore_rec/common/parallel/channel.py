@@ -24,7 +24,7 @@ class Channel(Protocol):
 
 
 class Group(Channel, Protocol):
-    """Interface that a worker's main thread uses: messages, and sample counts of training steps."""
+    """Protocol for a worker's main thread: exchange messages, and set sample counts of steps."""
 
     def all_gather_json(self, value: Any) -> list[Any]:
         """Return the JSON values that all workers sent, by rank."""

@@ -483,8 +483,8 @@ class KeptHistoryColumn(Column):
         of: name of the column, or names of the columns, from which an event takes its values. Each
             column is of kind 'category' or 'integer' (the values have rows in the column's table),
             'time' (in seconds since 1970) or 'number' (not scaled).
-        by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
-            A row without a user has no history, and is no event.
+        by: name of the column with the user; the column's kind is 'category', 'integer', 'group' or
+            'ignored'. A row without a user has no history, and is no event.
         length: greatest number of events of a history, at least 1. The events of a user take a row
             of ``1 + 6 * length * (1 + n)`` floats, at most 8,192, where n is the number of columns
             in `of`, not counting the time. If `of` names one column, `length` is at most 682.
@@ -531,7 +531,7 @@ class TextColumn(Column):
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
-        length: greatest number of words per row that are read, 1 to 4096. Default: 20.
+        length: greatest number of words that are read per row, 1 to 4096. Default: 20.
     """
 
     kind = "text"

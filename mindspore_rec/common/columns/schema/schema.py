@@ -299,8 +299,9 @@ class Schema:
     def fit(self, rows: Any) -> Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
-        Each category, list, group or history without `values` gets the type of its values in the
-        rows, 'text' or 'whole'. After `fit`, the text '7' and the number 7 are the same category.
+        If a category, list, group or history has no option `values`, `fit` sets `values` to 'text'
+        or 'whole', by the values in the rows. After `fit`, the text '7' and the number 7 are the
+        same category.
 
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
@@ -552,8 +553,8 @@ class Schema:
 
         Args:
             rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
-            where: name of the data, for messages.
-            first_row: index of the first of these rows in the data, for messages. Default: 0.
+            where: name of the data, for error messages.
+            first_row: index of the first of these rows in the data, for error messages. Default: 0.
 
         Raises:
             ValueError: a column is missing, or has an illegal value. The message names the column,
