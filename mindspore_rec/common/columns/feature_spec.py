@@ -71,8 +71,8 @@ class FeatureSpec:
             admission and eviction". Default: 1.
         transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
             `QuantileBucket`; for a timestamp, `Times`. If `transform` is set, it names the column,
-            so leave out `index_key`. Default: None. The key of an integer is then the integer
-            itself, strings are hashed with `table_name`, and times are in seconds.
+            so leave out `index_key`. Default: None, which means that integers are keys themselves,
+            strings are hashed with `table_name`, and times are in seconds.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or illegal for a

@@ -256,7 +256,7 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
     """Make an Arrow array of lists of any length, to use as a column of a data frame or a dict.
 
     Args:
-        values: the values of all lists, one list after another, ``[N]``: a NumPy or Arrow array.
+        values: NumPy or Arrow array ``[N]`` with the values of all lists, one list after another.
         offsets: whole numbers ``[B + 1]``: list i has the values from ``offsets[i]`` to
             ``offsets[i + 1] - 1``. The first offset is 0, and the last offset is N.
 

@@ -279,7 +279,7 @@ class EventState:
         return asked_of(self.feature, self.table, events)
 
     def all_events(self, users: np.ndarray) -> np.ndarray:
-        """Return all events of users in the table, as an array of events."""
+        """Return all events that the table stores for `users`, as an array of events."""
         rows = self.table.read_rows(users)
         asked = np.zeros((len(users), self.feature.width), np.int64)
         asked[:, _TIME] = _LATEST
@@ -386,7 +386,7 @@ class EventLog:
         self._begins = np.maximum.accumulate(begins)
 
     def write(self, state: EventState, rows_at_once: int = 8192) -> None:
-        """Replace the events in a state by the events of this log, for all users of the log.
+        """For each user of this log, replace the user's events in `state` by the log's events.
 
         Writing the same log twice has the same effect as writing it once.
         """

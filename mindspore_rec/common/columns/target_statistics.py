@@ -283,7 +283,7 @@ class TargetStatistics(JointFeature):
         Args:
             part: index of the part in `parts`.
             sums: for each row, the sums over all rows with the same value, ``[B, 1 + labels]``.
-            rows: sums over the rows with any value, ``[B or 1, 1 + 2 * labels]``.
+            rows: the sums over the rows of all values together, ``[B or 1, 1 + 2 * labels]``.
             more: number of all rows, divided by the number of rows that the sums include.
         """
         tasks = len(self.labels)

@@ -550,7 +550,7 @@ class TimeColumn(Column):
 
     Args:
         name: see `Column`.
-        unit: for times that are numbers, 's', 'ms', 'us' or 'ns' since 1970. Default: 's'.
+        unit: unit of times that are numbers: 's', 'ms', 'us' or 'ns' since 1970. Default: 's'.
         format: format of times that are texts, in the notation of `strptime`, or 'iso' for ISO
             8601. Default: None, which means that times are numbers, timestamps, dates, or texts in
             ISO 8601.
