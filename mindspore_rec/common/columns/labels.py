@@ -57,7 +57,7 @@ class Label(Feature):
         self.positive = positive.item() if isinstance(positive, np.generic) else positive
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """Return 0 and 1, float32 ``[B]``.
+        """Return labels that are 0 or 1, float32 ``[B]``.
 
         Raises:
             ValueError: a label is missing or NaN, or is neither 0 nor 1 and there is no `positive`.

@@ -164,7 +164,7 @@ def own_keys(column: str | int, values: pa.Array) -> pa.Array:
 
 
 class Key(Feature):
-    """Use integers as keys, unchanged, as int64.
+    """Use integers unchanged as int64 keys.
 
     Args:
         column: integers without missing values.

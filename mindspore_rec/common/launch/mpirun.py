@@ -31,7 +31,8 @@ class Job:
     Attributes:
         workers: number of workers.
         program: a script, or `-m` and a module, followed by the arguments.
-        hosts: names of hosts, each with its number of workers; empty for this host only.
+        hosts: pairs of a host's name and its number of workers; empty if only this host has
+            workers.
         threads_per_worker: number of threads of each worker. Default: a host's number of cores,
             divided by the host's number of workers.
         hang_limit: seconds after which a wait for another worker ends the job. Default: the value

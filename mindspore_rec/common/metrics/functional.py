@@ -479,7 +479,7 @@ def bin_sums(
 def curve_of_sums(
     edges: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]
 ) -> ReliabilityCurve:
-    """Compute the curve from the result of :func:`bin_sums`, or from the results' sum over batches.
+    """Compute the curve from one result of :func:`bin_sums`, or from the sum of several results.
 
     Examples:
         >>> curve_of_sums(bin_edges(1), np.array([[4.0], [1.0], [2.0]])).observed

@@ -25,7 +25,7 @@ class Engine(Protocol):
     """Engine that runs a worker's operators asynchronously, as MindSpore does."""
 
     def limit_threads(self, threads: int) -> None:
-        """Limit the engine to `threads` threads, unless the program has set a number."""
+        """Limit the engine to `threads` threads, unless the program has set a number of threads."""
 
     def wait(self) -> None:
         """Wait until all operators that were started have finished.

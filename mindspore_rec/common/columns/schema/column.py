@@ -66,11 +66,11 @@ class Column:
             without a row; None means that no value is dropped.
         decimal: decimal point of numbers in a column of texts, '.' or ','; None if the column
             contains numbers.
-        statistics: 'folds' or 'past'. The network then also gets two statistics as numbers: the
-            mean label and the frequency of the column's value, see `TargetStatistics`. With
-            'folds', the statistics of a training row are computed from other rows. With 'past', the
-            statistics are computed from earlier rows, and the schema needs a column of times. None
-            for no statistics.
+        statistics: 'folds' or 'past'. With either value, the network also gets two statistics as
+            numbers: the mean label and the frequency of the column's value, see `TargetStatistics`.
+            With 'folds', the statistics of a training row are computed from other rows. With
+            'past', the statistics are computed from earlier rows, and the schema needs a column of
+            times. None for no statistics.
 
     Raises:
         TypeError, ValueError: an option is of the wrong type or out of range. All kinds of columns

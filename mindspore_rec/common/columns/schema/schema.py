@@ -152,7 +152,7 @@ class Schema:
 
     @classmethod
     def from_description(cls, description: Any) -> Schema:
-        """Return a schema from a description that `describe` returned, without learned state.
+        """Return a schema without learned state, from a description that `describe` returned.
 
         Raises:
             ValueError: `description` is not the description of a schema.
@@ -427,7 +427,7 @@ class Schema:
         return any(each.statistics for each in self.columns)
 
     def _decided(self, batch: pa.RecordBatch) -> tuple[Column, ...]:
-        """Return the columns; if a column's `values` is undecided, set it to the batch's type."""
+        """Return the columns; each undecided `values` is set by the column's type in the batch."""
         decided = {
             column.name: values
             for column in self.undecided
@@ -554,7 +554,7 @@ class Schema:
         Args:
             rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
             where: name of the data, for error messages.
-            first_row: index of the first of these rows in the data, for error messages. Default: 0.
+            first_row: index in the data of the first row in `rows`, for error messages. Default: 0.
 
         Raises:
             ValueError: a column is missing, or has an illegal value. The message names the column,
