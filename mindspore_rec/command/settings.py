@@ -132,7 +132,8 @@ class ModelSettings:
 
     Args:
         name: name of a network, or 'my_file.py:MyNet'. Default: 'dcn_v2'.
-        settings: arguments of the network. In the YAML file, the arguments are keys beside `name`.
+        settings: arguments of the network. In the YAML file, the arguments are keys of the same
+            mapping as `name`.
     """
 
     name: str = "dcn_v2"

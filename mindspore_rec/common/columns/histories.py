@@ -185,7 +185,7 @@ def whole_values(column: str | int, values: pa.Array) -> pa.Array:
     Values that are not whole numbers become missing.
 
     Raises:
-        ValueError: the values are of a type that has no whole numbers.
+        ValueError: the values' type can contain neither whole numbers nor times.
     """
     values = decoded(values)
     kind = values.type

@@ -70,7 +70,7 @@ class Scrub:
 
     Attributes:
         rounds: number of finished rounds in which every row was read.
-        round_seconds: duration of the last round counted in `rounds`; None if `rounds` is 0.
+        round_seconds: duration of the last round that `rounds` counts; None if `rounds` is 0.
     """
 
     def __init__(self, rows: ScrubbedRows, seconds: float) -> None:

@@ -303,7 +303,7 @@ def weighted_mean(values: npt.NDArray[np.floating], weight: npt.NDArray[np.float
 def example_log_loss(
     label: npt.NDArray[np.bool_], prediction: FloatArray, *, from_logits: bool
 ) -> npt.NDArray[np.float64]:
-    """Return the loss of every row, ``[B]``, for checked arrays; :func:`log_loss` is the mean loss.
+    """Return the loss ``[B]`` of each row of checked arrays; :func:`log_loss` is the mean loss.
 
     Examples:
         >>> example_log_loss(np.array([True, False]), np.array([0., 0.]), from_logits=True).round(4)

@@ -387,9 +387,9 @@ class Schema:
         Pass this method to `mapInArrow` of Spark, or to `map_batches` of Ray Data. The array `ids`
         and the arrays of events are columns of lists of int64; numbers, weight and label are
         columns of lists of float32. Each column of a history becomes a column of lists, without
-        offsets. The schema that `received` returns reads these columns, also from Parquet files. If
-        `training` is True and the schema has a time column, the first column is the time in
-        seconds.
+        offsets. The schema that `received` returns reads the yielded columns, also from Parquet
+        files. If `training` is True and the schema has a time column, the first column is the time
+        in seconds.
 
         Args:
             batches: record batches of raw columns.
