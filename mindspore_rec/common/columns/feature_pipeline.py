@@ -336,8 +336,7 @@ class FeaturePipeline:
     # ---- where it is used
 
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
-        """Return the raw columns that arrays need, in the order of first use; None with a
-        `prepare`.
+        """Return the raw columns that arrays need, in order of use; None if there is a `prepare`.
 
         The returned columns suffice for predictions. Training also needs the columns of labels and
         of the time.

@@ -185,7 +185,7 @@ def whole_values(column: str | int, values: pa.Array) -> pa.Array:
     Values that are not whole numbers become missing.
 
     Raises:
-        ValueError: the values' type can contain neither whole numbers nor times.
+        ValueError: the values are not integers, floats, texts or times.
     """
     values = decoded(values)
     kind = values.type

@@ -206,7 +206,7 @@ def _keep(
 
 
 def _users_in(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted distinct users, and the index of each row's user: -1 if it is missing."""
+    """Return the sorted distinct users, and the index of each row's user: -1 if missing."""
     known = events[:, _IS_EVENT] != _UNKNOWN
     users, places = np.unique(events[known, _USER], return_inverse=True)
     index = np.full(len(events), -1, np.int64)

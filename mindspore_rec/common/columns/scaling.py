@@ -148,7 +148,7 @@ class StandardScale(Number):
 
     Args:
         column: numbers.
-        missing: see `MinMaxScale`. Default: 0, which is the result for the mean.
+        missing: see `MinMaxScale`. Default: 0, to which the mean is scaled.
 
     Example:
         >>> import pyarrow as pa

@@ -26,7 +26,7 @@ _SETTINGS: dict[type[Feature], attrgetter] = {
 
 
 class SharedKeys:
-    """Keys of one batch. Transforms with the same settings compute the keys of a column once.
+    """Keys of one batch. Transforms with equal settings share a column's keys.
 
     The same columns are read for the ids of a network, for the statistics of labels, for the folds
     of these statistics, and for crosses. Only the transforms `Category`, `Key`, `Times` and

@@ -46,9 +46,9 @@ class TargetStatistics(JointFeature):
     label. With 'folds', the values of a row's columns decide which of 5 folds contains the row, and
     the row's numbers are computed from the rows in the other folds. With 'past', the times of the
     fitted rows are divided into at most 20 intervals of about equal numbers of rows. The numbers of
-    a row are then computed from the rows in earlier intervals. The numbers for predictions
-    (`apply`) are computed from all rows. `apply` and `apply_training` never learn, so the results
-    depend only on the learned state and on the row's content.
+    a row are computed from the rows in earlier intervals. The numbers for predictions (`apply`) are
+    computed from all rows. `apply` and `apply_training` never learn, so the results depend only on
+    the learned state and on the row's content.
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
@@ -201,8 +201,8 @@ class TargetStatistics(JointFeature):
         keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
-        # The time of a merge grows with the size of the result. New sums are therefore collected,
-        # and merged only when there are more new sums than merged sums.
+        # New sums are merged only when there are more new sums than merged sums, because the time
+        # of a merge grows with the size of the result.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 

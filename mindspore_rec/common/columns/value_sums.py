@@ -70,9 +70,7 @@ class ValueSums:
         return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
-        """Return the sums of at most `most` values: the values with the greatest totals of `sums[:,
-        0]`.
-        """
+        """Return the sums of at most `most` values: the greatest by the total of `sums[:, 0]`."""
         if len(self.values) <= most:
             return self
         weights = np.add.reduceat(self.sums[:, 0], self._first)
@@ -90,7 +88,7 @@ class ValueSums:
         """Return the share of rows whose value occurs in one part only.
 
         Args:
-            least: a value is left out if its first sum, added up over all parts, is below `least`.
+            least: a value is left out if the value's total of `sums[:, 0]` is below `least`.
         """
         if not len(self.values):
             return 0.0

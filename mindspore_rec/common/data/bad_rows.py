@@ -28,7 +28,7 @@ class BadRow(NamedTuple):
         file: name of the file.
         where: the place in the file: ``"line 7"`` of a text file, counted from 1 with the header,
             or ``"row 5"``, counted from 0.
-        reason: why the row could not be read.
+        reason: reason why the row could not be read.
         text: the row's text, or the illegal value.
     """
 

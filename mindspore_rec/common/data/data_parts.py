@@ -144,7 +144,7 @@ class DataParts:
             self._checked.add(name)
 
     def fetch(self, which: FilePart) -> Any:
-        """Return the stored bytes or rows of a part, for `decode`."""
+        """Return the stored bytes or rows of a part; pass the result to `decode`."""
         return self.opened[which.file].fetch(which.part.number)
 
     def decode(self, which: FilePart, fetched: Any, columns: Sequence[str]) -> pa.Table:

@@ -80,7 +80,7 @@ class FileRows(ABC):
         return self.parts()[number].place
 
     def fetch(self, number: int) -> Any:
-        """Return the stored bytes or rows of a part, for `decode`."""
+        """Return the stored bytes or rows of a part; pass the result to `decode`."""
         return None
 
     @abstractmethod

@@ -37,7 +37,8 @@ class Selection:
         schema: `Schema` of the columns. Default: None.
         columns: names of the columns. Default: None, which means all columns.
         where: filter on the stored values. Default: None.
-        shares: splits; a row's place in its file decides whether a split contains the row.
+        shares: parts of splits; a row is selected only if each part contains the row's place in its
+            file.
         sample: thinned negatives. Default: None.
     """
 

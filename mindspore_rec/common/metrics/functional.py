@@ -170,7 +170,7 @@ def auc_of_weights(
 
 
 def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
-    """Compute the AUC from the counts of bins of scores: each pair within a bin counts one half.
+    """Compute the AUC from the number of rows in each bin: a pair within one bin counts one half.
 
     Args:
         positive: ``[bins]``, number (or total weight, at least 0) of the positives in each bin. The
@@ -432,7 +432,7 @@ def reliability_curve(
 
 
 def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return bin edges ``[bins + 1]``: edges of bins of equal width, or the checked edges ``bins``.
+    """Return the edges ``[bins + 1]`` of ``bins`` bins of equal width, or the edges in ``bins``.
 
     Raises:
         ValueError: the number is below 1, or the edges do not rise from 0 to 1.

@@ -139,7 +139,7 @@ class WorkerGroup:
 
         Args:
             what: text that names the arrays in the error message, such as "dense parameters".
-            names: a name of each array; the error message contains the name.
+            names: name of each array, for the error message.
             arrays: C-contiguous arrays.
 
         Raises:

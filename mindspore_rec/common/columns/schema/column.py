@@ -56,7 +56,7 @@ class Column:
         kind: word for the kind in YAML, such as 'category'.
         table: name of the table with the rows of the column's values. Columns with the same table
             share rows, and equal values have equal keys. `table` is None if the column shares no
-            rows.
+            rows with other columns.
         embedding_dim: number of floats of a row, 1 to 8192; None for the schema's `embedding_dim`.
         admission: number of occurrences at which a value gets a row, at least 1; None for the first
             occurrence.

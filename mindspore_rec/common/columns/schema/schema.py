@@ -329,8 +329,8 @@ class Schema:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> Schema:
         """Learn the statistics of labels from batches of rows, which together may exceed memory.
 
-        `fit` also learns statistics of labels, from the rows of `fit`. `fit_statistics` forgets the
-        rows of `fit`, and leaves the scales of numbers unchanged.
+        `fit` also learns statistics of labels, from the rows that are passed to `fit`.
+        `fit_statistics` forgets the rows of `fit`, and leaves the scales of numbers unchanged.
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
