@@ -103,7 +103,7 @@ class Line:
 
 
 def _enough(options: Any, seconds: float, figures: dict[str, Any], settled: bool) -> bool:
-    """Return True if the run reached a limit; the limit of events requires `settled`."""
+    """Return True if the run reached its time limit or, if `settled`, its limit of events."""
     if options.events is not None and settled and figures.get("freshness") is not None:
         if figures["trained"] >= options.events:
             return True

@@ -3,8 +3,8 @@
 
     python examples/online_learning/serve.py --directory online_run
 
-The predictor makes a prediction twice a second, to show its state. For answers over HTTP:
-`PYTHONPATH=. python -m mindspore_rec.serving online_run/checkpoints --port 8500`.
+The predictor makes a prediction twice a second, to show its state. The following command answers
+over HTTP: `PYTHONPATH=. python -m mindspore_rec.serving online_run/checkpoints --port 8500`.
 """
 
 from __future__ import annotations

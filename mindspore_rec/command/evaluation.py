@@ -44,7 +44,7 @@ class Scored:
     group: npt.NDArray[Any] | None
 
     def constant(self, rates: npt.ArrayLike) -> Scored:
-        """Return a copy with constant predictions: for each task, the task's value in `rates`."""
+        """Return a copy whose predictions for each task are the task's value in `rates`."""
         prediction = np.broadcast_to(np.asarray(rates, np.float32), self.label.shape)
         return Scored(self.label, prediction, self.weight, self.group)
 
@@ -120,7 +120,7 @@ def metric_table(figures: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Ta
 
 
 def tables_of_scores(schema: Schema, scored: Scored) -> dict[str, Table]:
-    """Return a dict from headings to tables of calibration and of metrics by group."""
+    """Return tables of calibration, and of metrics by group, as a dict from headings to tables."""
     tables: dict[str, Table] = {}
     several = len(schema.labels) > 1
     for k, task in enumerate(schema.labels):

@@ -56,7 +56,7 @@ def column_importance(
     seed: int = 0,
     together: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Importance]:
-    """Return the importance of each column by permutation, the most important column first.
+    """Return each column's permutation importance, the most important column first.
 
     Source: Breiman 2001, Random Forests (https://doi.org/10.1023/A:1010933404324), section 10.
 

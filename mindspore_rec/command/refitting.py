@@ -54,7 +54,7 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
 def scaled_path(
     path: Sequence[tuple[int, float]], scale: float
 ) -> tuple[int, list[tuple[int, float]]]:
-    """Scale a path; return the total number of steps, and the cuts of the learning rate.
+    """Scale the numbers of steps; return the total number, and the cuts of the learning rate.
 
     A cut is a pair (step, factor by which the rate is multiplied after the step).
 

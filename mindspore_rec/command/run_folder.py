@@ -93,7 +93,7 @@ class RunFolder:
 
     @property
     def is_online(self) -> Path:
-        """File that exists if the source was a topic. The newest checkpoint is then the model."""
+        """File that exists if the source was a topic, so the newest checkpoint is the model."""
         return self.path / "online"
 
     @property

@@ -132,7 +132,8 @@ class ModelSettings:
 
     Args:
         name: name of a network, or 'my_file.py:MyNet'. Default: 'dcn_v2'.
-        settings: arguments of the network. In the YAML file, the arguments are keys beside `name`.
+        settings: arguments of the network. In the YAML file, the arguments are keys of the same
+            mapping as `name`.
     """
 
     name: str = "dcn_v2"
@@ -181,8 +182,8 @@ class TrainSettings:
             0.
         order: 'random' or 'time'. With 'time', rows stay in the order of their time, and only the
             rows of 32 successive batches are shuffled. Default: 'random'.
-        ema: decay in (0, 1) of a moving average of the dense weights, which evaluations and the
-            saved model use. Default: none.
+        ema: decay, in (0, 1), of a moving average of the dense weights. Evaluations and the saved
+            model use the averaged weights. Default: none.
         refit: True trains a new model on training and validation rows together, with the passes and
             the learning rates that led to the best weights. Default: false.
         checkpoint_seconds: seconds between two checkpoints, above 0. `--resume` continues from the
@@ -248,7 +249,7 @@ class Settings:
     Args:
         source: path, glob, folder, URL or list of paths; or a topic. Relative paths begin in the
             folder of the YAML file.
-        columns: dict from the name of each column to read to the column's kind or settings.
+        columns: kind or settings of each column that is read, as a dict by column name.
         embedding_dim: length of an embedding vector, 1 to 8192. Default: 16.
         csv: settings of a CSV source, such as the delimiter.
         bad_rows: what happens to rows that cannot be read.
@@ -280,7 +281,7 @@ class Settings:
 
 
 def settings_of(document: Any) -> Settings:
-    """Return the settings in a YAML document.
+    """Convert a parsed YAML document to `Settings`.
 
     Raises:
         SettingsError: a key is unknown or missing, or a value is illegal.

@@ -56,7 +56,7 @@ def _with_threshold(
 
 
 def _keys_only(column: Column) -> Column:
-    """Return the column with `statistics=None`, because statistics need a label."""
+    """Return a copy of the column without statistics, because statistics need a label."""
     made: Column = dataclasses.replace(column, statistics=None)  # type: ignore[type-var]
     return made
 

@@ -81,7 +81,7 @@ def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> 
 
 
 def _choices(model: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the values to try for settings with a few choices, by the settings' names."""
+    """Return a dict from each setting that has a few choices to the list of values to try."""
     choices: dict[str, tuple[Any, ...]] = {"numbers": NUMBERS, "members": _MEMBERS}
     if isinstance(model.get("cross"), str):  # not fields of a mixture, which stay as they are
         choices["cross"] = _CROSSES

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Detect an old package with this library's name: upstream's MindRec 0.2 and 0.3.
+"""Detect an old package with this library's name: MindRec 0.2 and 0.3.
 
 Package indices still have the old package, so pip installs the old package under this library's
 name. The old package cannot be imported with current versions of MindSpore. If both packages are
@@ -22,7 +22,7 @@ _INFO = re.compile(r"mindspore[-_.]rec-(0\.[23]\.\d+)\.(?:dist|egg)-info", re.IG
 
 
 def _infos(folder: str) -> Iterator[str]:
-    """Yield the versions of upstream's package that are installed in a folder."""
+    """Yield the versions of MindRec's package that are installed in a folder."""
     try:
         names = os.listdir(folder or ".")
     except OSError:  # a zip file, or not there
@@ -34,15 +34,15 @@ def _infos(folder: str) -> Iterator[str]:
 
 
 def warn_of_upstream() -> None:
-    """Warn if upstream's package is in Python's path, or its modules are in this library's folder.
+    """Warn if MindRec's package is in Python's path, or its modules are in this library's folder.
 
     Warns:
-        RuntimeWarning: upstream's package is installed. The warning tells how to remove the
+        RuntimeWarning: MindRec's package is installed. The warning tells how to remove the
             package.
     """
     folders = dict.fromkeys(sys.path)
     where = next((f"{each} in {folder}" for folder in folders for each in _infos(folder)), None)
-    # Only upstream's package has a package `ops`.
+    # Only MindRec's package has a subpackage `ops`.
     if where is None and (_HERE / "ops" / "embedding.py").is_file():
         where = f"0.3.0, whose modules are among those in {_HERE}"
     if where is not None:

@@ -129,7 +129,7 @@ def refuse_arguments(function: str, given: Mapping[str, object], taken: str) -> 
     Args:
         function: name of the function.
         given: the illegal arguments by name.
-        taken: names of the legal arguments as one text, for the error message.
+        taken: text that names the legal arguments in the error message.
 
     Raises:
         TypeError: `given` is not empty. For an argument of Rec SDK, the error message names the

@@ -167,7 +167,7 @@ class Broker:
         return ["java", *flags, logging, "-cp", classpath]
 
     def _prepare(self, classpath: str) -> Path:
-        """Write the settings, and format the data directory the first time."""
+        """Write the settings, and format the data directory if it is not formatted yet."""
         self.directory.mkdir(parents=True, exist_ok=True)
         data, settings = self.directory / "data", self.directory / "server.properties"
         text = SETTINGS.format(

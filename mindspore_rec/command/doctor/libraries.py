@@ -52,7 +52,7 @@ def python(_: Asked) -> Line:
 
 
 def core(_: Asked) -> Line:
-    """Load the native core, and return the kernels that it has chosen."""
+    """Load the native core, and return the kernels that the core has chosen."""
     try:
         from mindspore_rec import _native
     except ImportError as error:

@@ -54,7 +54,7 @@ class Line:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.
         meaning: the finding and its consequence.
         remedy: what the user should do, in one sentence. Default: "", if there is nothing to do.
-        figures: details of the finding by name, such as a version, for `--json`.
+        figures: dict from names to details that `--json` prints, such as a version.
     """
 
     state: str

@@ -156,7 +156,7 @@ def _of_meminfo(name: str) -> int:
 
 
 def _bytes_of_row() -> int:
-    """Return the bytes of a row in memory; 0 if the core or `mindspore_rec.plan` is missing."""
+    """Return a row's size in memory in bytes; 0 if the core or `mindspore_rec.plan` is missing."""
     try:
         from mindspore_rec.plan.sizes import row_bytes
 

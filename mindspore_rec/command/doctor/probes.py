@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _line_for_training() -> Line | None:
-    """If training cannot be probed, return the line for items that need training, else None."""
+    """Return the line for items that only training uses; None if these items can be probed."""
     if not has_training():
         return Line(OFF, ONLY_SERVES)
     try:

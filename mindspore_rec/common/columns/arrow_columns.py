@@ -139,9 +139,9 @@ def to_column(name: str, values: Any) -> pa.Array:
     """Return values ``[B]`` or ``[B, N]`` as an Arrow array.
 
     Args:
-        name: name of the column, for messages.
+        name: name of the column, for error messages.
         values: a list, an array, a pandas Series or an Arrow array. In a Python list, each element
-            may be a list of any length or None.
+            may be None or a list of any length.
 
     Raises:
         TypeError: the values have several types, or a type that Arrow lacks.

@@ -53,8 +53,8 @@ def asked_arrays(
         features: the pipeline of the network.
         rows: a batch.
         tables: tables by name, including the tables of users' events. In place of the table of a
-            history's events, an `EventLog` is legal too. If the table of a history is missing, a
-            looked-up history is empty.
+            history's events, an `EventLog` is legal too. If the table of a history is missing, and
+            the rows do not contain the history, the history is empty.
         names: names of the arrays to return.
 
     Raises:

@@ -73,7 +73,7 @@ class Cross(JointFeature):
         return words.view(np.int64)
 
     def fit(self, values: pa.StructArray) -> Cross:
-        """Let the parts learn from all values in one call."""
+        """For each part that learns, fit the part to the part's column of `values`."""
         for part in self.parts:
             if part.state_dict() is not None:
                 part.fit(field_of(values, part.column))

@@ -193,7 +193,7 @@ class FeaturePipeline:
         with_time: bool = True,
         training: bool | None = None,
     ) -> tuple[Any, int | None]:
-        """Return the arrays of a batch, and its event time.
+        """Return a batch's arrays and event time.
 
         Args:
             rows: a batch.
@@ -336,7 +336,7 @@ class FeaturePipeline:
     # ---- where it is used
 
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
-        """Return the raw columns that arrays need, in order; None if the pipeline has a `prepare`.
+        """Return the raw columns that arrays need, in order of use; None if there is a `prepare`.
 
         The returned columns suffice for predictions. Training also needs the columns of labels and
         of the time.

@@ -66,13 +66,13 @@ class FeatureSpec:
         is_timestamp: True if the column is the time of the events, in seconds since 1970 or as
             datetime64. A timestamp feature has no table. Default: False.
         batch_size: required number of rows of a batch, 1 to 2**31 - 1. Default: any number.
-        faae_coefficient: weight of one occurrence of a key of this feature, in the counts for
-            admission and for eviction by frequency, 1 to 2**20. In Rec SDK, "faae" stands for
-            "feature admission and eviction". Default: 1.
+        faae_coefficient: weight, 1 to 2**20, of each occurrence of this feature's keys. Admission
+            and eviction by frequency count with this weight. In Rec SDK, "faae" stands for "feature
+            admission and eviction". Default: 1.
         transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
             `QuantileBucket`; for a timestamp, `Times`. If `transform` is set, it names the column,
-            so leave out `index_key`. Default: None. The key of an integer is then the integer
-            itself, strings are hashed with `table_name`, and times are in seconds.
+            so leave out `index_key`. Default: None, which means that integers are keys themselves,
+            strings are hashed with `table_name`, and times are in seconds.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or illegal for a

@@ -6,8 +6,8 @@ another process and on another machine. ``field`` is the field's name:
 
 * ``salt = blake2b(field as UTF-8, digest_size=8)``.
 * A **string** ``v`` gets ``mix(SipHash-2-4(v as UTF-8))``. The 16-byte SipHash key is ``salt``,
-  written as 16 lower-case hexadecimal digits. The key equals the value that
-  ``pandas.util.hash_array`` returns for ``v`` with this ``hash_key``, read as a signed integer.
+  written as 16 lower-case hexadecimal digits. Read as a signed integer, the result of
+  ``pandas.util.hash_array`` for ``v`` with this ``hash_key`` equals the key.
 * An **integer** ``v`` gets ``mix(mix(v) XOR salt)``. For integers, ``salt`` is read as a
   little-endian uint64. Two different integers of one field never have the same key.
 * A **missing** value gets ``blake2b(field as UTF-8, digest_size=8, person=b"missing")``, read as a
@@ -160,7 +160,7 @@ def mix64(words: np.ndarray) -> np.ndarray:
 
 
 def salt_word(field: str) -> np.uint64:
-    """Return the salt of ``field``, read as a little-endian word.
+    """Return the salt of ``field`` as an integer; the salt's bytes are little-endian.
 
     Raises:
         TypeError: ``field`` is not a string.

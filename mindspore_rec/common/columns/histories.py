@@ -185,7 +185,7 @@ def whole_values(column: str | int, values: pa.Array) -> pa.Array:
     Values that are not whole numbers become missing.
 
     Raises:
-        ValueError: the values are of a type that has no whole numbers.
+        ValueError: the values are not integers, floats, texts or times.
     """
     values = decoded(values)
     kind = values.type
@@ -256,7 +256,7 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
     """Make an Arrow array of lists of any length, to use as a column of a data frame or a dict.
 
     Args:
-        values: the values of all lists, one list after another, ``[N]``: a NumPy or Arrow array.
+        values: NumPy or Arrow array ``[N]`` with the values of all lists, one list after another.
         offsets: whole numbers ``[B + 1]``: list i has the values from ``offsets[i]`` to
             ``offsets[i + 1] - 1``. The first offset is 0, and the last offset is N.
 
@@ -288,7 +288,7 @@ def check_offsets(where: str, offsets: np.ndarray, values: int) -> None:
     """Check the offsets of lists.
 
     Args:
-        where: name of the offsets, for messages.
+        where: name of the offsets, for error messages.
         offsets: whole numbers ``[B + 1]``.
         values: total number of values in all lists.
 

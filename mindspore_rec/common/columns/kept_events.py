@@ -65,7 +65,7 @@ class Events:
     Args:
         offsets: int64 ``[B + 1]``, the index of each list's first event; the last offset is N.
         times: seconds since 1970 of all events, int64 ``[N]``.
-        values: other numbers of each event, int64 ``[N, width]``.
+        values: the values of each event, without its time, int64 ``[N, width]``.
     """
 
     offsets: np.ndarray
@@ -94,8 +94,8 @@ class KeptEvents(JointFeature):
         values: a transform for each value of an event; None for a value that is the event's time.
         history: a `History`. `history.length` is the greatest length of a history. If rows to
             predict contain the history as lists, the transforms of `history` read these lists.
-        only: transform of a label; only rows with label 1 are events. Default: None, which means
-            that all rows are events.
+        only: transform of a label. A row is an event only if its label is 1. Default: None, which
+            means that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
             which means that no pause empties a history.
     """
@@ -206,7 +206,7 @@ def _keep(
 
 
 def _users_in(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct users, sorted, and the index of each row's user; -1 for no user."""
+    """Return the sorted distinct users, and the index of each row's user: -1 if missing."""
     known = events[:, _IS_EVENT] != _UNKNOWN
     users, places = np.unique(events[known, _USER], return_inverse=True)
     index = np.full(len(events), -1, np.int64)
@@ -279,7 +279,7 @@ class EventState:
         return asked_of(self.feature, self.table, events)
 
     def all_events(self, users: np.ndarray) -> np.ndarray:
-        """Return all events of users in the table, as an array of events."""
+        """Return all events that the table stores for `users`, as an array of events."""
         rows = self.table.read_rows(users)
         asked = np.zeros((len(users), self.feature.width), np.int64)
         asked[:, _TIME] = _LATEST
@@ -386,7 +386,7 @@ class EventLog:
         self._begins = np.maximum.accumulate(begins)
 
     def write(self, state: EventState, rows_at_once: int = 8192) -> None:
-        """Replace the events in a state by the events of this log, for all users of the log.
+        """For each user of this log, replace the user's events in `state` by the log's events.
 
         Writing the same log twice has the same effect as writing it once.
         """

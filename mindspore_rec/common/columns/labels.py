@@ -57,7 +57,7 @@ class Label(Feature):
         self.positive = positive.item() if isinstance(positive, np.generic) else positive
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """Return 0 and 1, float32 ``[B]``.
+        """Return labels that are 0 or 1, float32 ``[B]``.
 
         Raises:
             ValueError: a label is missing or NaN, or is neither 0 nor 1 and there is no `positive`.
@@ -81,7 +81,7 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
     """Return a bool array, True for positive labels; illegal labels become missing.
 
     Args:
-        column: name or place of the column, for messages.
+        column: name or place of the column, for error messages.
         values: the labels ``[B]``.
         positive: the value that counts as 1; None if the labels are 0 and 1.
 
@@ -132,7 +132,8 @@ def _are_equal_texts(values: pa.Array, positive: str | float) -> pa.Array:
 
 
 def _numbers_of_labels(values: pa.Array) -> pa.Array:
-    """Return texts as float64, 'true' as 1, 'false' as 0; other texts become missing.
+    """Convert texts to float64: 'true' becomes 1, 'false' becomes 0, and texts that are no numbers
+    become missing.
 
     Values that are no texts are returned unchanged.
     """
@@ -230,7 +231,7 @@ class NumbersOfTexts(Feature):
         return self.transform.apply(numbers_of_texts(values, self.decimal), learn)
 
     def fit(self, values: Any) -> NumbersOfTexts:
-        """Let the transform learn from all numbers of the texts in one call."""
+        """Fit the transform to the numbers that the texts contain."""
         self.transform.fit(numbers_of_texts(values, self.decimal))
         return self
 
@@ -279,7 +280,7 @@ def numbers_and_legal(texts: pa.Array, decimal: str) -> tuple[pa.Array, pa.Array
 
 
 class Times(Feature):
-    """Read times as seconds since 1970: the event time of a batch.
+    """Convert times to seconds since 1970: the event time of each row.
 
     Args:
         column: numbers, timestamps, dates or texts.

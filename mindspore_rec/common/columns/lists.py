@@ -122,7 +122,7 @@ def values_of_lists(
     """Return the offsets of lists, int64 ``[B + 1]``, and the values of all lists.
 
     Args:
-        column: name or place of the column, for messages.
+        column: name or place of the column, for error messages.
         values: lists ``[B]``, or texts if there is a separator. A missing list is empty.
         separator: text between the values in a column of texts. Default: None.
 

@@ -76,7 +76,7 @@ class Output(ABC):
         return self
 
     def received(self) -> Output:
-        """Return an output for arrays that `by_rows` has already made."""
+        """Return an output that reads the arrays which this output's `by_rows` has made."""
         return MadeOutput(self.name)
 
     def with_lists(self) -> Output:
@@ -128,7 +128,7 @@ class StackedOutput(Output):
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
 
     def with_lists(self) -> Output:
-        """Return this output; but if it makes events, return an output that reads lists."""
+        """Return an output that reads lists if this output makes events, else this output."""
         first = self.members[0]
         if isinstance(first, KeptEvents) and len(self.members) == 1:
             return RaggedOutput(offsets_name(first.name), first.history)

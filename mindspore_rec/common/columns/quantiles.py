@@ -38,7 +38,7 @@ class QuantileScale(Number):
         buckets: number of intervals between quantiles, 2 to 65536. The quantiles of all numbers
             have `buckets` intervals, and the quantiles of the distinct numbers have `buckets`
             intervals too. Default: 256.
-        sample: on a stream, the scale learns from the first `sample` values, 1 to 2**20. Default:
+        sample: number of values, 1 to 2**20, from which the scale learns on a stream. Default:
             10,000.
         missing: result for a missing value or NaN (default 0). Missing values have a separate
             bucket.
@@ -187,8 +187,8 @@ class QuantileScale(Number):
             self._points, self._ranks, self._edges = np.zeros(1), np.full(1, 0.5), np.empty(0)
             return
         ordered = np.sort(values)
-        # If most values of a column are 0, most quantiles of the values are 0. The points are
-        # therefore the quantiles of all values and the quantiles of the distinct values.
+        # If most values of a column are 0, most quantiles of the values are 0, so the points also
+        # include the quantiles of the distinct values.
         distinct = np.unique(ordered)
         points = np.union1d(_spread(ordered, self.buckets), _spread(distinct, self.buckets))
         below = np.searchsorted(ordered, points, "left")
@@ -222,7 +222,7 @@ class QuantileScale(Number):
 
 
 class MixedScale(QuantileScale):
-    """Replace a number by the mean of its quantiles among all and among the distinct numbers.
+    """Replace a number by the mean of two quantiles: among all numbers and among distinct numbers.
 
     In a column that is mostly 0, a `QuantileScale` places all other numbers close together near the
     end of the range. The quantile among the distinct numbers counts 0 only once, so the mean of the

@@ -141,14 +141,14 @@ class LogScale(MinMaxScale):
 
 
 class StandardScale(Number):
-    """Scale to ``(x - mean) / deviation`` over all learned values; 0 if all values are equal.
+    """Scale to ``(x - mean) / deviation`` with the mean and deviation of all learned values.
 
-    Mean and sum of squares are merged batch by batch (Chan, Golub, LeVeque 1979). The merge stays
-    precise over a long stream.
+    If all learned values are equal, the result is 0. Mean and sum of squares are merged batch by
+    batch (Chan, Golub, LeVeque 1979). The merge stays precise over a long stream.
 
     Args:
         column: numbers.
-        missing: see `MinMaxScale`. Default: 0, which is the result for the mean.
+        missing: see `MinMaxScale`. Default: 0, to which the mean is scaled.
 
     Example:
         >>> import pyarrow as pa

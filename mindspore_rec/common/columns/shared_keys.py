@@ -26,12 +26,12 @@ _SETTINGS: dict[type[Feature], attrgetter] = {
 
 
 class SharedKeys:
-    """Keys of one batch. Transforms with the same settings compute the keys of a column once.
+    """Keys of one batch. Transforms with equal settings share a column's keys.
 
     The same columns are read for the ids of a network, for the statistics of labels, for the folds
     of these statistics, and for crosses. Only the transforms `Category`, `Key`, `Times` and
-    `TimePart`, and a `Cross` of these transforms, share values. Any other transform, such as a
-    transform that learns, computes its values at each call.
+    `TimePart`, and a `Cross` of these transforms, share values. All other transforms, for example
+    transforms that learn, compute their values at each call.
 
     Example:
         >>> keys, ages = SharedKeys(), pa.array([30, 40])

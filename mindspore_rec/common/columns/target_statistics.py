@@ -46,9 +46,9 @@ class TargetStatistics(JointFeature):
     label. With 'folds', the values of a row's columns decide which of 5 folds contains the row, and
     the row's numbers are computed from the rows in the other folds. With 'past', the times of the
     fitted rows are divided into at most 20 intervals of about equal numbers of rows. The numbers of
-    a row are then computed from the rows in earlier intervals. The numbers for predictions
-    (`apply`) are computed from all rows. `apply` and `apply_training` never learn, so the results
-    depend only on the learned state and on the row's content.
+    a row are computed from the rows in earlier intervals. The numbers for predictions (`apply`) are
+    computed from all rows. `apply` and `apply_training` never learn, so the results depend only on
+    the learned state and on the row's content.
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
@@ -60,7 +60,7 @@ class TargetStatistics(JointFeature):
         by: 'folds' or 'past'.
         weight: transform that returns the weight of each row. Default: None, which means that each
             row counts once.
-        most_values: greatest number of values per part that have statistics, 1 to 2**30. If a part
+        most_values: greatest number of values with statistics, for each part, 1 to 2**30. If a part
             has more values, only the most frequent values have statistics. Default: 2**20.
 
     Raises:
@@ -201,8 +201,8 @@ class TargetStatistics(JointFeature):
         keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
-        # The time of a merge grows with the size of the result. New sums are therefore collected,
-        # and merged only when there are more new sums than merged sums.
+        # New sums are merged only when there are more new sums than merged sums, because the time
+        # of a merge grows with the size of the result.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 
@@ -283,7 +283,7 @@ class TargetStatistics(JointFeature):
         Args:
             part: index of the part in `parts`.
             sums: for each row, the sums over all rows with the same value, ``[B, 1 + labels]``.
-            rows: sums over the rows with any value, ``[B or 1, 1 + 2 * labels]``.
+            rows: the sums over the rows of all values together, ``[B or 1, 1 + 2 * labels]``.
             more: number of all rows, divided by the number of rows that the sums include.
         """
         tasks = len(self.labels)
@@ -359,7 +359,7 @@ def _columns_of(features: Sequence[Feature]) -> tuple[str | int, ...]:
 
 
 def _applied(feature: Feature, values: pa.StructArray, keys: SharedKeys) -> np.ndarray:
-    """Return the values of a transform that reads one or several fields of `values`."""
+    """Apply a `JointFeature` to `values`, and any other transform to the field that it reads."""
     is_joint = isinstance(feature, JointFeature)
     column = values if is_joint else field_of(values, feature.column)
     return keys.of(feature, column, learn=False)

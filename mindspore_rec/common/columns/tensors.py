@@ -53,7 +53,7 @@ class TensorSpec:
 
     Args:
         name: name of the tensor in requests.
-        datatype: 'INT64', 'FP32', ...: a key of `DATATYPES`.
+        datatype: a key of `DATATYPES`, for example 'INT64' or 'FP32'.
         shape: sizes of the dimensions; -1 means any size. The first dimension is the batch.
         offsets: name of another input, of shape [-1], that contains the position of each row's
             first value. Offsets are needed if rows have different numbers of values. If an input

@@ -44,7 +44,7 @@ def seconds_of(
     Fractions of a second are rounded down. Numbers in seconds keep their Arrow type.
 
     Args:
-        column: name or place of the column, for messages.
+        column: name or place of the column, for error messages.
         values: numbers, Arrow timestamps or dates, or texts ``[B]``.
         unit: unit of times that are numbers: a key of `UNITS`. Default: None, which means seconds.
         format: format of texts in the notation of `strptime`, or 'iso' for ISO 8601. Texts without

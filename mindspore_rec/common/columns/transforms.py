@@ -147,7 +147,7 @@ def own_keys(column: str | int, values: pa.Array) -> pa.Array:
     """Return values as keys without hashing; whole floats are converted to integers.
 
     Args:
-        column: name or place of the column, for messages.
+        column: name or place of the column, for error messages.
         values: values ``[B]`` of any type except text.
 
     Raises:
@@ -164,7 +164,7 @@ def own_keys(column: str | int, values: pa.Array) -> pa.Array:
 
 
 class Key(Feature):
-    """Use integers as keys, unchanged, as int64.
+    """Use integers unchanged as int64 keys.
 
     Args:
         column: integers without missing values.

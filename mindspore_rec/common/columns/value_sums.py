@@ -12,8 +12,8 @@ __all__ = ["ValueSums"]
 class ValueSums:
     """Sums over rows, for each pair of a value's key and a part of the rows (such as a fold).
 
-    An object never changes. To leave out one part, all other parts are added up. Subtracting the
-    part from the total would change the sums by rounding errors.
+    An object never changes. To leave out one part, all other parts are added up, because
+    subtracting the part from the total would change the sums by rounding errors.
 
     Args:
         keys: key of each pair, int64 ``[E]``, ascending.
@@ -70,7 +70,7 @@ class ValueSums:
         return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
-        """Return the sums of at most `most` values: the values with the greatest first sums."""
+        """Return the sums of at most `most` values: the greatest by the total of `sums[:, 0]`."""
         if len(self.values) <= most:
             return self
         weights = np.add.reduceat(self.sums[:, 0], self._first)
@@ -88,7 +88,7 @@ class ValueSums:
         """Return the share of rows whose value occurs in one part only.
 
         Args:
-            least: a value is left out if its first sum, added up over all parts, is below `least`.
+            least: a value is left out if the value's total of `sums[:, 0]` is below `least`.
         """
         if not len(self.values):
             return 0.0
@@ -159,7 +159,7 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return the cumulative sums of each value; `order` is the order of the parts.
+        """Return each value's cumulative sums, added up part by part in the order `order`.
 
         If `order` ascends, the sums include all earlier parts; if `order` descends, all later
         parts.

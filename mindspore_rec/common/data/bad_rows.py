@@ -28,7 +28,7 @@ class BadRow(NamedTuple):
         file: name of the file.
         where: the place in the file: ``"line 7"`` of a text file, counted from 1 with the header,
             or ``"row 5"``, counted from 0.
-        reason: why the row could not be read.
+        reason: reason why the row could not be read.
         text: the row's text, or the illegal value.
     """
 
@@ -125,7 +125,7 @@ def _first_sentence(bad: BadRow) -> str:
 def good_rows(
     records: Sequence[bytes], parse: Callable[[Sequence[bytes]], pa.Table], most: int
 ) -> tuple[list[pa.Table], list[tuple[int, Any]]]:
-    """Parse records. If this fails, halve the list of records until the bad records are found.
+    """Parse records. If parsing fails, halve the list of records until the bad records are found.
 
     Args:
         records: lines of text.

@@ -166,7 +166,10 @@ class CsvRows(TextRows):
 
 
 def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
-    """Return int64 or float64 if it fits all but at most a share `share` of texts, else string."""
+    """Return the first of int64 and float64 that fits the texts, or string if neither fits.
+
+    A type fits if at most a share `share` of the texts does not match it.
+    """
     known = len(texts) - texts.null_count
     for kind, pattern in ((pa.int64(), _WHOLE), (pa.float64(), _NUMBER)):
         fit = pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0

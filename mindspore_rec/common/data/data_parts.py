@@ -32,7 +32,7 @@ class DataParts:
     """Parts of all files of a source.
 
     Args:
-        source: name of the source for messages.
+        source: name of the source, for error messages.
         files: files of the source; empty for rows in memory.
         open_file: function that opens a file. The arguments are the file, and the schema of the
             source's first file (None when the first file itself is opened).
@@ -144,7 +144,7 @@ class DataParts:
             self._checked.add(name)
 
     def fetch(self, which: FilePart) -> Any:
-        """Return the stored bytes or rows of a part, for `decode`."""
+        """Return the stored bytes or rows of a part; pass the result to `decode`."""
         return self.opened[which.file].fetch(which.part.number)
 
     def decode(self, which: FilePart, fetched: Any, columns: Sequence[str]) -> pa.Table:

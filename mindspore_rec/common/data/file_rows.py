@@ -46,7 +46,7 @@ class FileRows(ABC):
     the subclass as a source.
 
     Attributes:
-        name: name of the file in messages.
+        name: name of the file, for error messages.
         schema: names and types of the columns.
         sequential: True if one thread must call `fetch`, in the order in which the parts are read.
             If `sequential` is True, an `Order` that shuffles rows keeps the order of the parts.
@@ -76,11 +76,11 @@ class FileRows(ABC):
         """Return all parts of the file in order."""
 
     def first_row(self, number: int) -> int:
-        """Return the number of a part's first row in the file, from 0, for messages."""
+        """Return the index in the file, from 0, of a part's first row."""
         return self.parts()[number].place
 
     def fetch(self, number: int) -> Any:
-        """Return the stored bytes or rows of a part, for `decode`."""
+        """Return the stored bytes or rows of a part; pass the result to `decode`."""
         return None
 
     @abstractmethod
@@ -88,7 +88,7 @@ class FileRows(ABC):
         """Return the named columns of a part's rows."""
 
     def matching(self, expression: pc.Expression) -> set[int] | None:
-        """Return the parts that may have rows for which a filter is true; None for all parts."""
+        """Return the parts that may have rows for which a filter is true; None means all parts."""
         return None
 
 

@@ -14,8 +14,8 @@ _FIT_ROWS = 200_000
 def fit_to_rows(schema: Schema, rows: Rows, weight: str | None = None) -> None:
     """Fit a schema to a sample of rows if the schema's scales have learned nothing.
 
-    If a schema has no scales, it is fitted only if the types of its categories are undecided. The
-    statistics of labels are learned from all rows.
+    If a schema has no scales, the schema is fitted only if types of its categories are undecided.
+    The statistics of labels are learned from all rows.
 
     Args:
         schema: the schema.

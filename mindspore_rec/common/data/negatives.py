@@ -21,8 +21,8 @@ class NegativeSampler:
 
     A draw depends only on the sampler's arguments and the arguments of :meth:`draw`: a training
     that continues from a checkpoint draws the same items as an uninterrupted training. Workers need
-    different seeds to draw different items. Probabilities are rounded to multiples of about 2^-40,
-    and every item with a count above 0 has at least this probability.
+    different seeds to draw different items. Probabilities are rounded to multiples of about 2^-40.
+    If an item's count is above 0, the item's probability is at least about 2^-40.
 
     Args:
         count: ``[I]``, the number of events of each item, at least 0. Items without an event are

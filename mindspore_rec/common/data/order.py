@@ -63,7 +63,7 @@ class PassOrder(NamedTuple):
             parts.
         permutation: function that returns the order of a window's rows, or None if the rows stay in
             their order. The function's arguments are the number of the window and the number of
-            rows in the window. Threads may call the function for the windows in any order.
+            rows in the window. Threads may call the function with window numbers in any order.
     """
 
     windows: Sequence[tuple[int, ...]]
@@ -80,7 +80,7 @@ class Order(NamedTuple):
     Args:
         shuffle: True for a random order. Default: False.
         seed: seed of the order. Default: 0.
-        buffer_rows: approximate number of rows of a window in a random order. Default: 0.
+        buffer_rows: approximate number of rows of a window if `shuffle` is True. Default: 0.
 
     Example:
         >>> import pyarrow as pa
@@ -138,7 +138,7 @@ class NearOrder(NamedTuple):
 
     Args:
         seed: seed of the order.
-        buffer_rows: number of successive rows that are shuffled together, a block.
+        buffer_rows: number of successive rows in a block.
     """
 
     seed: int

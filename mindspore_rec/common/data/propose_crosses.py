@@ -62,6 +62,6 @@ def _rows_of_values(rows: Rows, column: Column) -> pa.Table:
 def _up_to(
     most: np.uint64, hashes: np.ndarray, batch: pa.RecordBatch
 ) -> tuple[np.ndarray, pa.RecordBatch]:
-    """Return the hashes that are at most `most`, and the rows of `batch` that have these hashes."""
+    """Return the hashes up to the bound `most`, and the rows of `batch` that have these hashes."""
     chosen = hashes <= most
     return hashes[chosen], batch.filter(pa.array(chosen))

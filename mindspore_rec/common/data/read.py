@@ -55,7 +55,7 @@ def read(
             values are checked. Rows that are read for prediction may lack label, weight, time and
             group. Default: None, which means that all columns are read, without checks.
         columns: names of the columns that are read. Default: None, which means the columns of the
-            schema, or all columns.
+            schema, or all columns if `schema` is None.
         where: filter, as for `Rows.where`. Default: None.
         format: "parquet", "csv", "jsonl" or "ipc", or the settings of text files, a `CsvFormat` or
             `JsonLinesFormat`. For rows in memory, `format` and `filesystem` are ignored. Default:

@@ -37,7 +37,8 @@ class Selection:
         schema: `Schema` of the columns. Default: None.
         columns: names of the columns. Default: None, which means all columns.
         where: filter on the stored values. Default: None.
-        shares: splits; a row's place in its file decides whether a split contains the row.
+        shares: parts of splits; a row is selected only if each part contains the row's place in its
+            file.
         sample: thinned negatives. Default: None.
     """
 
@@ -180,7 +181,7 @@ class Selection:
         return positive.fill_null(True).to_numpy(zero_copy_only=False)
 
     def _finished(self, table: pa.Table, which: FilePart | None, mask: Any) -> list[pa.RecordBatch]:
-        """Return the batches' columns of the rows that a mask keeps."""
+        """Return the rows that a mask keeps, with the columns that are read for the batches."""
         if mask is not None:
             table = table.filter(pa.array(mask))
         rows = table.select(self.stored_names)

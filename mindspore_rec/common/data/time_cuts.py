@@ -69,7 +69,7 @@ def time_expression(name: str, kind: pa.DataType, format: str | None) -> pc.Expr
 
 
 def _iso_times(texts: Any) -> Any:
-    """Convert texts in ISO 8601 (an array or an expression) to UTC; texts may have a time zone."""
+    """Convert an array or expression of texts in ISO 8601, with or without a time zone, to UTC."""
     texts = texts.cast(pa.string())
     is_day = pc.less_equal(pc.utf8_length(texts), pa.scalar(10))
     utc = pc.if_else(is_day, pa.scalar(" 00:00Z"), pa.scalar("Z"))
@@ -160,7 +160,7 @@ def times_of(values: pa.Array, name: str, format: str | None) -> pa.Array:
 
 
 def _parsed(texts: Any, format: str | None) -> Any:
-    """Convert texts (an array or an expression) to timestamps."""
+    """Convert an array or expression of texts to timestamps."""
     if format not in (None, "iso"):
         return pc.strptime(texts, format=format, unit="us")
     return _iso_times(texts)

@@ -29,7 +29,7 @@ class Slice(NamedTuple):
         last: True if this is the last slice of the round.
         error: reason why the rows could not be read. Default: None, which means that the rows were
             read without an error.
-        name: name of the rows in warnings about errors. Default: ''.
+        name: text that names the rows in warnings. Default: ''.
     """
 
     rows: int
@@ -70,7 +70,7 @@ class Scrub:
 
     Attributes:
         rounds: number of finished rounds in which every row was read.
-        round_seconds: duration of the last round counted in `rounds`; None if `rounds` is 0.
+        round_seconds: duration of the last round that `rounds` counts; None if `rounds` is 0.
     """
 
     def __init__(self, rows: ScrubbedRows, seconds: float) -> None:
@@ -95,7 +95,7 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Check the slices that are due, during at most a quarter of the time between calls.
+        """Check the slices that are due; use at most a quarter of the time between calls.
 
         Even after a long time without calls, for example if a stream was idle, a call takes at most
         2.5 seconds.

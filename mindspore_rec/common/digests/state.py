@@ -20,7 +20,7 @@ class NoStateError(RuntimeError):
 
 @dataclass(frozen=True)
 class StateDigests:
-    """Digests of all tables of a predictor in one state.
+    """Digests of all tables that belong to one state of a predictor.
 
     Attributes:
         run: id of the run.
@@ -56,7 +56,7 @@ class RowDigests:
     digests: np.ndarray
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dict for JSON. Numbers are texts, because JSON readers may round numbers."""
+        """Return a dict for JSON. Numbers become texts, because JSON readers may round numbers."""
         pairs = zip(self.keys.tolist(), self.digests.tolist(), strict=True)
         return {"state": self.state, "rows": [[str(key), to_text(each)] for key, each in pairs]}
 

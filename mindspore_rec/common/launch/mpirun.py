@@ -31,7 +31,8 @@ class Job:
     Attributes:
         workers: number of workers.
         program: a script, or `-m` and a module, followed by the arguments.
-        hosts: names of hosts, each with its number of workers; empty for this host only.
+        hosts: pairs of a host's name and its number of workers; empty if only this host has
+            workers.
         threads_per_worker: number of threads of each worker. Default: a host's number of cores,
             divided by the host's number of workers.
         hang_limit: seconds after which a wait for another worker ends the job. Default: the value
@@ -122,7 +123,7 @@ def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> 
 
 
 def _placement(job: Job, cores: int) -> list[str]:
-    """Return mpirun's options for placing workers, on separate cores if there are enough cores."""
+    """Return mpirun's options that place workers on separate cores if there are enough cores."""
     needed = job.on_fullest_host() * job.threads(cores)
     if job.bind and needed <= cores:
         where = ["--map-by", f"slot:PE={job.threads(cores)}:HWTCPUS", "--bind-to", "hwthread"]

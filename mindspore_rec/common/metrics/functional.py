@@ -152,7 +152,7 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
 def auc_of_weights(
     label: npt.NDArray[np.bool_], score: FloatArray, weight: npt.NDArray[np.floating]
 ) -> float:
-    """Compute the AUC of checked rows ``[B]`` with weights; NaN if a class has no weight.
+    """Compute the weighted AUC of checked rows ``[B]``; NaN if a class has no weight.
 
     Examples:
         >>> label, score = np.array([True, False, False]), np.array([0.5, 0.4, 0.6])
@@ -170,7 +170,7 @@ def auc_of_weights(
 
 
 def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
-    """Compute the AUC of scores known only by bin: every pair within one bin counts one half.
+    """Compute the AUC from the number of rows in each bin: a pair within one bin counts one half.
 
     Args:
         positive: ``[bins]``, number (or total weight, at least 0) of the positives in each bin. The
@@ -303,7 +303,7 @@ def weighted_mean(values: npt.NDArray[np.floating], weight: npt.NDArray[np.float
 def example_log_loss(
     label: npt.NDArray[np.bool_], prediction: FloatArray, *, from_logits: bool
 ) -> npt.NDArray[np.float64]:
-    """Return the loss of every row, ``[B]``, for checked arrays; :func:`log_loss` is the mean loss.
+    """Return the loss ``[B]`` of each row of checked arrays; :func:`log_loss` is the mean loss.
 
     Examples:
         >>> example_log_loss(np.array([True, False]), np.array([0., 0.]), from_logits=True).round(4)
@@ -432,7 +432,7 @@ def reliability_curve(
 
 
 def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return bin edges ``[bins + 1]``: edges of bins of equal width, or the checked edges ``bins``.
+    """Return the edges ``[bins + 1]`` of ``bins`` bins of equal width, or the edges in ``bins``.
 
     Raises:
         ValueError: the number is below 1, or the edges do not rise from 0 to 1.
@@ -479,7 +479,7 @@ def bin_sums(
 def curve_of_sums(
     edges: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]
 ) -> ReliabilityCurve:
-    """Compute the curve from the result of :func:`bin_sums`, or from the results' sum over batches.
+    """Compute the curve from one result of :func:`bin_sums`, or from the sum of several results.
 
     Examples:
         >>> curve_of_sums(bin_edges(1), np.array([[4.0], [1.0], [2.0]])).observed

@@ -29,8 +29,8 @@ def rank_targets(
     The score of an item is the product of the user's vector and the item's vector, plus the item's
     bias. Scores are computed in native code, in tiles of 64 users and 256 items on all threads, so
     no matrix of all users and items is stored. Each score is summed in float32, in the order of the
-    vectors' elements. Ranks therefore do not depend on the number of threads, the instruction set
-    or the other users in the call.
+    vectors' elements. Ranks do not depend on the number of threads, the instruction set or the
+    other users in the call.
 
     Args:
         user: float32 ``[B, dim]``, a vector per row.

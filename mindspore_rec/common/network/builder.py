@@ -46,7 +46,7 @@ def builder_of_model(model: dict[str, Any]) -> Callable[[], Any]:
 
 
 def inputs_of(entry: Entry) -> list[str] | None:
-    """Return the descriptions of a network's inputs that a checkpoint stores; None if it has none.
+    """Return a checkpoint's descriptions of the network's inputs; None if there are none.
 
     The descriptions are the `builder_inputs` of `Publication`, such as 'ids:INT64:-1,26'.
     """

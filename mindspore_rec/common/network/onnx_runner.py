@@ -104,7 +104,7 @@ class OnnxRunner(Runner):
         return compute
 
     def weights(self) -> Mapping[str, Any]:
-        """Return a dict from name to ONNX Runtime value, for the dense parameters."""
+        """Return a dict from each dense parameter's name to its ONNX Runtime value."""
         return self._weights
 
     def _rows(self, lookup: Lookup, inputs: Mapping[str, np.ndarray]) -> np.ndarray:

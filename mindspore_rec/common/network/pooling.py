@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Combine the rows of each bag into one row, as `EmbeddingBag` does, without MindSpore."""
+"""Without MindSpore, combine the rows of each bag into one row, as `EmbeddingBag` does."""
 
 from __future__ import annotations
 

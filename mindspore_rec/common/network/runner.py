@@ -107,7 +107,9 @@ class Runner(ABC):
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
-        """Load a chain (a checkpoint and its deltas) into tables and parameters, before any answer.
+        """Load a chain (a checkpoint and its deltas) into tables and parameters.
+
+        Call `load` before the network computes an answer.
 
         Raises:
             CheckpointError: the chain belongs to another network.

@@ -24,7 +24,7 @@ class Channel(Protocol):
 
 
 class Group(Channel, Protocol):
-    """Protocol for messages of the main thread, and for the sample counts of a training step."""
+    """Protocol for a worker's main thread: exchange messages, and set sample counts of steps."""
 
     def all_gather_json(self, value: Any) -> list[Any]:
         """Return the JSON values that all workers sent, by rank."""

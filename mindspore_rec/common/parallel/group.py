@@ -25,7 +25,7 @@ class Engine(Protocol):
     """Engine that runs a worker's operators asynchronously, as MindSpore does."""
 
     def limit_threads(self, threads: int) -> None:
-        """Limit the engine to `threads` threads, unless the program has set a number."""
+        """Limit the engine to `threads` threads, unless the program has set a number of threads."""
 
     def wait(self) -> None:
         """Wait until all operators that were started have finished.
@@ -138,8 +138,8 @@ class WorkerGroup:
         """Check by checksums that arrays are identical on all workers.
 
         Args:
-            what: name of the arrays for the error message, such as "dense parameters".
-            names: a name for each array, for the error message.
+            what: text that names the arrays in the error message, such as "dense parameters".
+            names: name of each array, for the error message.
             arrays: C-contiguous arrays.
 
         Raises:

@@ -55,8 +55,8 @@ class Column:
         name: name of the column in the data, 1 to 255 characters.
         kind: word for the kind in YAML, such as 'category'.
         table: name of the table with the rows of the column's values. Columns with the same table
-            share rows, and equal values have equal keys. None if the column shares no rows with
-            other columns.
+            share rows, and equal values have equal keys. `table` is None if the column shares no
+            rows with other columns.
         embedding_dim: number of floats of a row, 1 to 8192; None for the schema's `embedding_dim`.
         admission: number of occurrences at which a value gets a row, at least 1; None for the first
             occurrence.
@@ -66,11 +66,11 @@ class Column:
             without a row; None means that no value is dropped.
         decimal: decimal point of numbers in a column of texts, '.' or ','; None if the column
             contains numbers.
-        statistics: 'folds' or 'past'. The network then also gets two statistics as numbers: the
-            mean label and the frequency of the column's value, see `TargetStatistics`. With
-            'folds', the statistics of a training row are computed from other rows. With 'past', the
-            statistics are computed from earlier rows, and the schema needs a column of times. None
-            for no statistics.
+        statistics: 'folds' or 'past'. With either value, the network also gets two statistics as
+            numbers: the mean label and the frequency of the column's value, see `TargetStatistics`.
+            With 'folds', the statistics of a training row are computed from other rows. With
+            'past', the statistics are computed from earlier rows, and the schema needs a column of
+            times. None for no statistics.
 
     Raises:
         TypeError, ValueError: an option is of the wrong type or out of range. All kinds of columns
@@ -483,8 +483,8 @@ class KeptHistoryColumn(Column):
         of: name of the column, or names of the columns, from which an event takes its values. Each
             column is of kind 'category' or 'integer' (the values have rows in the column's table),
             'time' (in seconds since 1970) or 'number' (not scaled).
-        by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
-            A row without a user has no history, and is no event.
+        by: name of the column with the user; the column's kind is 'category', 'integer', 'group' or
+            'ignored'. A row without a user has no history, and is no event.
         length: greatest number of events of a history, at least 1. The events of a user take a row
             of ``1 + 6 * length * (1 + n)`` floats, at most 8,192, where n is the number of columns
             in `of`, not counting the time. If `of` names one column, `length` is at most 682.
@@ -531,7 +531,7 @@ class TextColumn(Column):
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.
-        length: greatest number of words per row that are read, 1 to 4096. Default: 20.
+        length: greatest number of words that are read per row, 1 to 4096. Default: 20.
     """
 
     kind = "text"
@@ -550,7 +550,7 @@ class TimeColumn(Column):
 
     Args:
         name: see `Column`.
-        unit: for times that are numbers, 's', 'ms', 'us' or 'ns' since 1970. Default: 's'.
+        unit: unit of times that are numbers: 's', 'ms', 'us' or 'ns' since 1970. Default: 's'.
         format: format of times that are texts, in the notation of `strptime`, or 'iso' for ISO
             8601. Default: None, which means that times are numbers, timestamps, dates, or texts in
             ISO 8601.

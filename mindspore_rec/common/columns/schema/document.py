@@ -35,7 +35,7 @@ def columns_of(values: Any, where: str = "columns") -> list[Column]:
 
     Args:
         values: a mapping from each column's name to its kind, or to a mapping of kind and options.
-        where: path of the values, for messages.
+        where: path of the values, for error messages.
 
     Raises:
         ValueError: a key is unknown, or a value is illegal. The message contains the path of the

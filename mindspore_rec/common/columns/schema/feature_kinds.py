@@ -154,8 +154,8 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
 def whole_values(profile: Profile) -> str:
     """Return the type of categories that are whole numbers.
 
-    The type is 'text' if a number exceeds int64, or if a text such as '?' means a missing value.
-    Otherwise, the type is 'whole'.
+    The type is 'text' if a number exceeds int64, or if a text such as '?' means a missing value. In
+    all other cases, the type is 'whole'.
     """
     has_marks = profile.form is not None and profile.form.has_marks
     return "text" if has_marks or profile.is_beyond_int64 else "whole"

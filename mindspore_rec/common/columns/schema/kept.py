@@ -23,7 +23,7 @@ def expanded(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns with each `KeptHistoryColumn` replaced by a history and its side columns.
 
     A history `recent` of the columns `item` and `ts` has the columns 'recent' and 'recent.ts'. The
-    two columns have the keys, the tables and the settings of the columns `item` and `ts`.
+    columns 'recent' and 'recent.ts' have the keys, the tables and the settings of `item` and `ts`.
 
     Raises:
         ValueError: a `KeptHistoryColumn` refers to a column that is missing or of another kind,

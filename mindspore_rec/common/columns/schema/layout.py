@@ -49,8 +49,8 @@ class Field:
     """A field: the keys in the array `ids` from which a network makes one embedding vector per row.
 
     Args:
-        name: name of the column; followed by '.bucket' for the buckets of a number, or by the part
-            of a time, such as '.hour'.
+        name: name of the column, with the ending '.bucket' for the buckets of a number, or with an
+            ending such as '.hour' for a part of a time.
         column: name of the column.
         start: index of the field's first key in a row of `ids`.
         length: number of keys per row. If `length` is above 1 or `is_bag` is True, a network takes

@@ -27,7 +27,7 @@ class Profile:
         name: name of the column.
         family: 'nothing' (all values are missing), 'bool', 'number', 'text', 'time', 'list' or
             'other' (values of a type that no kind of column reads).
-        type: Arrow type of the values. If the values are lists: Arrow type of the lists' values.
+        type: Arrow type of the values; for lists, the Arrow type of the lists' elements.
         codes: for each row, the index of the row's value in `values`, or -1 if the value is
             missing, int64 ``[rows]``. For lists, `codes` has an entry for each value of each list.
         values: the different values that are not missing, in the order of their first occurrence.

@@ -164,9 +164,10 @@ class _Statistics:
 
 
 def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
-    """Fit a model to the first rows; return the share of entropy that it explains in the others.
+    """Fit a model to the first rows, and test the model on the other rows.
 
-    If the label is a number, return the share of the variance that the model explains.
+    Return the share of the other rows' entropy, or variance if the label is a number, that the
+    model explains.
     """
     first = int(_FIRST * len(label))
     usual = float(label[:first].mean())

@@ -61,7 +61,7 @@ def _have_folds(column: Profile, others: list[Profile]) -> bool:
 
 
 def with_parts(choice: Choice, time: Profile) -> Choice:
-    """Return the choice for a column of times; hour and weekday are features if they recur."""
+    """Return the choice for a column of times, with hour and weekday as features if they recur."""
     column = choice.column
     if column.format is not None and time.family != "time":
         return choice  # numbers of digits such as 20261127

@@ -69,8 +69,8 @@ class Schema:
 
     Args:
         columns: the columns. At least one column that is not a history must have rows in a table.
-        embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`, 1 to
-            8192. Default: 16.
+        embedding_dim: number of floats of a row, 1 to 8192, unless a column sets `embedding_dim`.
+            Default: 16.
 
     Attributes:
         columns: the columns.
@@ -152,7 +152,7 @@ class Schema:
 
     @classmethod
     def from_description(cls, description: Any) -> Schema:
-        """Return a schema from a description that `describe` returned, without learned state.
+        """Return a schema without learned state, from a description that `describe` returned.
 
         Raises:
             ValueError: `description` is not the description of a schema.
@@ -285,7 +285,8 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Optional columns of rows to predict. These columns contain or select a row's history.
+        """Columns that rows to predict may contain. These columns contain or select a row's
+        history.
 
         The user and the time of a row select a stored history; or the row contains the history
         itself.
@@ -298,8 +299,9 @@ class Schema:
     def fit(self, rows: Any) -> Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
-        Each category, list, group or history without `values` gets the type of its values in the
-        rows, 'text' or 'whole'. After `fit`, the text '7' and the number 7 are the same category.
+        If a category, list, group or history has no option `values`, `fit` sets `values` to 'text'
+        or 'whole', by the values in the rows. After `fit`, the text '7' and the number 7 are the
+        same category.
 
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
@@ -327,8 +329,8 @@ class Schema:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> Schema:
         """Learn the statistics of labels from batches of rows, which together may exceed memory.
 
-        `fit` also learns statistics of labels, from the rows of `fit`. `fit_statistics` forgets the
-        rows of `fit`, and leaves the scales of numbers unchanged.
+        `fit` also learns statistics of labels, from the rows that are passed to `fit`.
+        `fit_statistics` forgets the rows of `fit`, and leaves the scales of numbers unchanged.
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
@@ -357,8 +359,7 @@ class Schema:
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> Schema:
-        """Merge statistics of labels; other schemas have learned the statistics from parts of the
-        rows.
+        """Merge the label statistics that other schemas have learned from parts of the rows.
 
         The merged statistics equal the statistics that this schema would learn from all parts. To
         learn from one part in another program, make a schema with the same columns, load the state
@@ -386,9 +387,9 @@ class Schema:
         Pass this method to `mapInArrow` of Spark, or to `map_batches` of Ray Data. The array `ids`
         and the arrays of events are columns of lists of int64; numbers, weight and label are
         columns of lists of float32. Each column of a history becomes a column of lists, without
-        offsets. The schema that `received` returns reads these columns, also from Parquet files. If
-        `training` is True and the schema has a time column, the first column is the time in
-        seconds.
+        offsets. The schema that `received` returns reads the yielded columns, also from Parquet
+        files. If `training` is True and the schema has a time column, the first column is the time
+        in seconds.
 
         Args:
             batches: record batches of raw columns.
@@ -426,7 +427,7 @@ class Schema:
         return any(each.statistics for each in self.columns)
 
     def _decided(self, batch: pa.RecordBatch) -> tuple[Column, ...]:
-        """Return the columns; if a column's `values` is undecided, set it to the batch's type."""
+        """Return the columns; each undecided `values` is set by the column's type in the batch."""
         decided = {
             column.name: values
             for column in self.undecided
@@ -466,10 +467,10 @@ class Schema:
             )
 
     def with_times(self) -> Schema:
-        """Return a copy whose first array is the times of the rows, for a `FeatureWorker`.
+        """Return the schema for a `FeatureWorker`: the first array contains the times of the rows.
 
-        The copy shares the scales of this schema. A trainer reads the worker's arrays with the
-        schema that `received` returns.
+        The returned schema shares this schema's scales. A trainer reads the worker's arrays with
+        the schema that `received` returns.
 
         Raises:
             ValueError: the schema has no column of times.
@@ -552,8 +553,8 @@ class Schema:
 
         Args:
             rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
-            where: name of the data, for messages.
-            first_row: index of the first of these rows in the data, for messages. Default: 0.
+            where: name of the data, for error messages.
+            first_row: index in the data of the first row in `rows`, for error messages. Default: 0.
 
         Raises:
             ValueError: a column is missing, or has an illegal value. The message names the column,

@@ -26,8 +26,8 @@ __all__ = [
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 _WHOLE = r"^[+-]?[0-9]{1,18}(\.0*)?$"
-# Points may separate groups of three digits. A decimal comma may follow; no point follows the
-# comma.
+# Points may separate groups of three digits. A decimal comma may follow the digits; no point
+# follows the comma.
 _COMMA = r"^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)?,[0-9]+$|^[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})+$"
 _TOO_LONG = r"^[+-]?[0-9]{19,}$"
