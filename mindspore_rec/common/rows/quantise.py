@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of int8 and int4: each row has a float16 scale, a float16 offset, and codes of 8 or 4 bits.
 
-The value of a number is `offset + scale * code`. This module is the NumPy reference for the native
+A code means the number `offset + scale * code`. This module is the NumPy reference for the native
 tables of a predictor (csrc/readers/). The results of this module and of the native tables are
 bitwise identical.
 """

@@ -435,7 +435,7 @@ class BatchWrapper(BatchSource):
         return self
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables that get the event time of each batch in a loop over the source."""
+        """Return the tables on which an iteration over the source sets each batch's event time."""
         return self.source.iteration_tables()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:

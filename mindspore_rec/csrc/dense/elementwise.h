@@ -109,7 +109,7 @@ struct Elementwise {
                          Block to);
   void (*spread)(int64_t rows, int64_t width, Block column, Block to);
 
-  // x = a(x + bias) in place. If the bias is null, 0 is added.
+  // Sets x to a(x + bias), where `a` is the activation. If the bias is null, 0 is added.
   void (*activate)(Activation a, const float* bias, int64_t rows, int64_t width, Block x);
 
   // Multiplies `gradient` in place by the slope of the activation `a`. `output` is the result of

@@ -70,7 +70,7 @@ class Target:
 
     Attributes:
         shown: the URL without password and options, for messages.
-        seeds: the URL's addresses, which are one server or some of the cluster's nodes.
+        seeds: the addresses in the URL: one server's address, or addresses of cluster nodes.
         cluster: True if the target is a cluster.
         tls: True if connections use TLS.
         options: further arguments of redis-py's Connection.
