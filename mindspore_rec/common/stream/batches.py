@@ -418,8 +418,8 @@ class BatchWrapper(BatchSource):
         Raises:
             ValueError: the learner would learn from the rows of only one worker.
         """
-        # A learner must read all rows of a stream, so return None. The training then divides the
-        # rows of each batch after the learner has read the batch.
+        # A learner must read all rows of a stream, so return None. After the learner has read a
+        # batch, the training divides the batch's rows.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)
