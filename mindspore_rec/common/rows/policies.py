@@ -46,9 +46,9 @@ class CountAdmission:
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. If there are `max_candidates` counters, a new counter
-            replaces an old counter: some counters are compared, and the counter with the least
-            count is replaced. If several of them have the least count, the oldest is replaced.
-            Default: no maximum.
+            replaces an old counter. Some old counters are compared, and the counter with the least
+            count is replaced. If several of these counters have the least count, the oldest is
+            replaced. Default: no maximum.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

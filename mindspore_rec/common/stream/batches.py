@@ -191,7 +191,7 @@ class BatchSource(ABC):
         return []
 
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
-        """Mark the first `passes` passes as read.
+        """Mark the first passes as read; `passes` is the number of passes.
 
         A training that resumes in a later pass first calls `skip_passes`, and then reads its first
         batch. By default, `skip_passes` does nothing. Override `skip_passes` if the order differs
@@ -394,7 +394,7 @@ class BatchWrapper(BatchSource):
         return self.source.covered_streams()
 
     def skip_passes(self, passes: int) -> None:
-        """Mark the first `passes` passes over the source as read."""
+        """Mark the source's first passes as read; `passes` is the number of passes."""
         self.source.skip_passes(passes)
 
     @property

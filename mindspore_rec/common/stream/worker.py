@@ -72,8 +72,8 @@ class FeatureWorker:
             if a worker with this name has saved a state before. An error is also raised if a
             changed setting or a missing journal prevents the worker from repeating the messages
             that were sent after the state was saved.
-        RuntimeError: another process uses the state, or (ReplacedError) has just taken over the
-            state.
+        RuntimeError: another process uses the state. The error is a ReplacedError if the other
+            process has just taken over the state.
         ConnectionError: no broker answers.
 
     Example:
