@@ -77,9 +77,9 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
         serving_unknown_value: value that lookups in evaluation return for a key without a row
             (`TableConfig`). Default: `unknown_value`.
         cache: the tiers of the rows, a `CacheConfig`. Default: all rows in host memory.
-        config: a `TableConfig`, in place of the arguments above that describe the table. Of these
-            arguments, only `key_tensor`, `value_tensor` and a `value_shape` with
-            `config.embedding_dim` elements may be set together with `config`.
+        config: a `TableConfig`, in place of the arguments above that describe the table. Of the
+            arguments that describe the table, only `key_tensor`, `value_tensor` and a `value_shape`
+            with `config.embedding_dim` elements may be set together with `config`.
 
     Raises:
         TypeError: an argument is of the wrong type.

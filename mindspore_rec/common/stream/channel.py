@@ -243,7 +243,7 @@ class DataSender:
         return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:
-        """Return this sender's greatest sequence number in `state` and in the channel, or -1."""
+        """Return the sender's greatest sequence number over `state` and the channel, or -1."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
         last = last_number(self._open_reader(), self.sender_name, begins)

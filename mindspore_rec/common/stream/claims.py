@@ -79,7 +79,7 @@ class Claims:
                 break
         else:
             raise RuntimeError(f"topic {self._client.topic!r} lost a message that it had confirmed")
-        # An earlier worker ends when it reads a "begins" message. The claim itself must not end the
+        # An earlier worker ends when it reads a "begins" message. A claim message must not end an
         # earlier worker, because the log may contain a claim twice, or a claim that arrived late.
         self._send({"begins": self._epoch})
         self.check()

@@ -48,9 +48,9 @@ class Journal:
     file's name ends with the index of the worker and the number of workers.
 
     Args:
-        path: path of the journal's file, which is made if it is missing. With None, decisions are
-            stored only in memory. Without a file, a restarted process makes new decisions, so
-            batches may differ from the first run. Training still reads each row once.
+        path: path of the journal's file, which is made if it is missing. If `path` is None,
+            decisions are stored only in memory. Without a file, a restarted process makes new
+            decisions, so batches may differ from the first run. Training still reads each row once.
 
     Raises:
         ValueError: the file is not a journal.
