@@ -170,7 +170,8 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """Log in which workers claim this sender's name. The topic's name ends with ".workers"."""
+        """The log in which workers claim this sender's name. The topic's name ends with
+        ".workers"."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):
