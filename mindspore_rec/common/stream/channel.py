@@ -170,8 +170,7 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """The log in which workers claim this sender's name. The topic's name ends with
-        ".workers"."""
+        """Log of workers' claims to this sender's name. The topic's name ends with ".workers"."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):

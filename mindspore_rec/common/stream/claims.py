@@ -27,7 +27,7 @@ class ReplacedError(RuntimeError):
 
 
 class Claims:
-    """Log in which the feature workers of a channel claim their sender names.
+    """The log in which the feature workers of a channel claim their sender names.
 
     Args:
         client: reader of the log. The log has one partition.

@@ -134,7 +134,7 @@ class Fetcher:
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
         # Seek to the offset after the last polled message of each partition. After the seek, the
-        # client again records the offsets that it skips after the polled messages.
+        # client again records which offsets after these messages it skips.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 

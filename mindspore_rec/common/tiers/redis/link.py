@@ -31,8 +31,8 @@ Address = tuple[str, int]
 class RemoteError(RuntimeError):
     """A call on the remote tier failed.
 
-    If the class of the error is RemoteError, and not a subclass of RemoteError, a retry would fail
-    with the same error.
+    If the error is of exactly this class, and not of a subclass, a retry would fail with the same
+    error.
     """
 
 
