@@ -145,7 +145,7 @@ def _held_parameters(cell: nn.Cell) -> Iterator[Parameter]:
 
 
 def cells_outside(net: nn.Cell) -> list[nn.Cell]:
-    """Return every cell of the process that is outside the network."""
+    """Return all cells of this process, except the network and the cells in the network."""
     gc.collect()  # networks given up live on in reference cycles
     inside = {id(cell) for _, cell in walk(net)}
     # Test `type(o)`, because isinstance would read `__class__`, which loads lazy modules.

@@ -129,7 +129,7 @@ class Decisions:
 
     @property
     def next(self) -> Decision | None:
-        """Next decision of an earlier run to repeat; None if all decisions have been repeated."""
+        """Next decision to repeat; None if all decisions of earlier runs have been repeated."""
         return self._journal[self._made] if self._made < len(self._journal) else None
 
     def replay(self) -> Decision | None:
@@ -154,7 +154,7 @@ class Decisions:
 
     @property
     def may_decide(self) -> bool:
-        """True if the stream may make a decision before the next message, such as to end a wait."""
+        """True if the stream may make a decision, such as to end a wait, before the next message."""
         return self.next is None and self.order.row == 0 and not self._known_message_next()
 
     def decide(self, kind: str, partition: int = -1) -> None:

@@ -31,7 +31,7 @@ class Fetcher:
     """Thread that fills an `Interleaver`, and pauses a partition that has enough waiting messages.
 
     Args:
-        client: client that only this thread uses while it runs.
+        client: client of the log. While this thread runs, no other thread may use the client.
         format: the `Format` that decodes the messages.
         limits: limits beyond which messages are refused. A partition pauses if its waiting messages
             take more than the partition's share of `buffer_bytes`.

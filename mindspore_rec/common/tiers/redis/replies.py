@@ -24,7 +24,7 @@ def is_anything(reply: Any) -> bool:
 
 
 def is_count(reply: Any) -> bool:
-    """Return True if a reply is a number of fields, such as a reply to HLEN, HSET or HDEL."""
+    """Return True if a reply is a count, such as the number of fields in a reply to HLEN."""
     return type(reply) is int and reply >= 0
 
 
