@@ -190,7 +190,8 @@ class Publisher:
         return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the checkpoints to copy, and the first damaged manifest's error or None."""
+        """Return the checkpoints to copy, and the error of a damaged run (None for an undamaged
+        run)."""
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:

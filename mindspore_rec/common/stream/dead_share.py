@@ -22,7 +22,7 @@ class TooManyDeadLettersError(RuntimeError):
 
 
 class DeadShare:
-    """Counter of good and bad messages, in the order in which the stream reads the messages.
+    """Counts good and bad messages in the order in which the stream reads the messages.
 
     The share of bad messages is checked after every `dead_share_messages` / 10 messages. The first
     check is after `dead_share_messages` messages, so a few bad messages at the beginning do not

@@ -154,7 +154,7 @@ class Decisions:
 
     @property
     def may_decide(self) -> bool:
-        """True if the stream may make a decision, such as to end a wait, before the next message."""
+        """True if a decision, for example to end a wait, may be made before the next message."""
         return self.next is None and self.order.row == 0 and not self._known_message_next()
 
     def decide(self, kind: str, partition: int = -1) -> None:
