@@ -125,7 +125,7 @@ def still_waiting() -> None:
 
 @contextmanager
 def without_signals() -> Iterator[None]:
-    """Defer the KeyboardInterrupt that a signal causes while the training waits for data.
+    """Defer the KeyboardInterrupt of a signal that arrives while the training waits for data.
 
     Use `without_signals` for code that takes locks. A KeyboardInterrupt between acquiring a lock
     and the beginning of the `with` block would leave the lock locked, and other threads would wait
