@@ -211,7 +211,7 @@ class Eviction:
             evicted, at least 1. With a limit of 1, a row must be looked up in every step to stay in
             the table. If a row is written between two steps, the row's age is measured from the
             next step. Default: None, which means no limit. The limits below also have the default
-                None. For all limits, -1 means the same as None.
+            None. For all limits, -1 means the same as None.
         max_idle_seconds: seconds of event time without a training lookup after which a row is
             evicted, at least 1. A row's age is the watermark (greatest event time of the batches so
             far) minus the watermark when the row was last looked up. `max_idle_seconds` needs event

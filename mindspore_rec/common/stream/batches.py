@@ -419,7 +419,7 @@ class BatchWrapper(BatchSource):
             ValueError: the learner would learn from the rows of only one worker.
         """
         # A learner must read all rows of a stream, so return None. After the learner has read a
-        # batch, the training divides the batch's rows.
+        # batch, the training divides the batch's rows among the workers.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)

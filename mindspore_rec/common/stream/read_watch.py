@@ -79,8 +79,8 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Return a context in which all reads of this thread count as reads by the training.
 
     Args:
-        on_wait: function that a stream calls several times per second while it waits for messages.
-            `on_wait` may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt.
+        on_wait: function that a stream calls several times per second while the stream waits for
+            messages. `on_wait` may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt.
             Default: None.
     """
     before = getattr(_local, "reading", False)

@@ -156,7 +156,7 @@ class CacheConfig:
 
     @property
     def ssd_bytes(self) -> int | None:
-        """Maximum bytes of a table's files in the SSD tier; None without an SSD tier."""
+        """Maximum bytes of a table's files in the SSD tier; None without a limit or an SSD tier."""
         return None if self.ssd is None else self.ssd.max_bytes
 
     @property
