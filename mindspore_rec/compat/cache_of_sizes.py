@@ -22,7 +22,7 @@ MIN_SSD_BYTES = 64 << 20
 def cache_of_sizes(
     where: str, dim: int, cache: Any, device: Any, host: Any, ssd: Any, ssd_data_path: Any
 ) -> CacheConfig | None:
-    """Return the tiers that `create_table` gets as `cache` or as vocabulary sizes.
+    """Return the tiers that the arguments of `create_table` specify: `cache`, or vocabulary sizes.
 
     Args:
         where: text that precedes an argument's name in error messages.

@@ -26,8 +26,8 @@ def check_convertible(net: nn.Cell, targets: list[Target], keep_weights: bool) -
     """Raise an error that lists all reasons why `targets` cannot be converted to tables.
 
     Raises:
-        ValueError: MindSpore's parallel mode slices parameters over devices; or an embedding cannot
-            be converted. In the second case, the message names each such embedding, and the reason.
+        ValueError: MindSpore's parallel mode slices parameters over devices; or embeddings cannot
+            be converted, and the message names each of these embeddings and the reason.
     """
     mode = ms.get_auto_parallel_context("parallel_mode")
     if mode in ("semi_auto_parallel", "auto_parallel"):
@@ -145,7 +145,7 @@ def _held_parameters(cell: nn.Cell) -> Iterator[Parameter]:
 
 
 def cells_outside(net: nn.Cell) -> list[nn.Cell]:
-    """Return every cell of the process that is outside the network."""
+    """Return all cells of this process, except the network and the cells in the network."""
     gc.collect()  # networks given up live on in reference cycles
     inside = {id(cell) for _, cell in walk(net)}
     # Test `type(o)`, because isinstance would read `__class__`, which loads lazy modules.

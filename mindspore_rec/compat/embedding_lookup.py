@@ -34,8 +34,8 @@ class EmbeddingLookup(VocabularyLookup):
     Args:
         vocab_size: number of ids, at least 1.
         embedding_size: number of floats in a row, 1 to 8192.
-        param_init: a number, an initializer's name or object, or a float32 Tensor
-            `[vocab_size, embedding_size]`. Default: 'normal'.
+        param_init: initial values: a number, the name of an initializer, an Initializer, or a
+            float32 Tensor `[vocab_size, embedding_size]`. Default: 'normal'.
         target: 'CPU' or 'DEVICE'. Default: 'CPU'.
         slice_mode: only 'batch_slice'.
         manual_shapes: only None.

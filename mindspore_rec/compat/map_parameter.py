@@ -54,8 +54,8 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
             used. Default: `map_parameter_<n>`.
         requires_grad: True if training changes the table. Default: True.
         key_dtype: `int32` or `int64`. Default: `int32`.
-        value_dtype: dtype of the stored values, `float32`, `bfloat16` or `float16`; `TableConfig`
-            also sets the precision of the optimizer's state. Default: `float32`.
+        value_dtype: dtype of the stored values, `float32`, `bfloat16` or `float16`. To set the
+            dtype of optimizer states, pass a `TableConfig` as `config`. Default: `float32`.
         value_shape: shape of one value, at most 8192 elements. Default: 1.
         key_tensor: initial keys, int32 or int64 `[n]`.
         value_tensor: values of the initial keys, of the value dtype, `[n, *value_shape]`.
@@ -77,9 +77,9 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
         serving_unknown_value: value that lookups in evaluation return for a key without a row
             (`TableConfig`). Default: `unknown_value`.
         cache: the tiers of the rows, a `CacheConfig`. Default: all rows in host memory.
-        config: a `TableConfig`, in place of the arguments above that describe the table. Of these
-            arguments, only `key_tensor`, `value_tensor` and a `value_shape` with
-            `config.embedding_dim` elements may be set together with `config`.
+        config: a `TableConfig`, in place of the arguments above that describe the table. Of the
+            arguments that describe the table, only `key_tensor`, `value_tensor` and a `value_shape`
+            with `config.embedding_dim` elements may be set together with `config`.
 
     Raises:
         TypeError: an argument is of the wrong type.

@@ -50,8 +50,8 @@ def policies_of_specs(
     Args:
         specs: features of the batch, which may include features of other tables.
         table_name: the table's name.
-        admission: the table's admission, or None to make it from `access_threshold`.
-        eviction: the table's eviction, or None to make it from `eviction_threshold`.
+        admission: the table's admission policy; None to make the policy from `access_threshold`.
+        eviction: the table's eviction policy; None to make the policy from `eviction_threshold`.
 
     Raises:
         TypeError, ValueError: `specs_of_table` rejects `specs`, or the threshold of `admission` or

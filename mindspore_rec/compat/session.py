@@ -61,7 +61,7 @@ def init(
 
     A session is optional: without a session, tables have seed 0 and the number of threads from
     `set_num_threads`. There is at most one session at a time. Under a launcher (`python -m
-    mindspore_rec.launch`), the session has the rank of this worker. Either all workers or no
+    mindspore_rec.launch`), the session has the rank of this worker. If one worker calls `init`, all
     workers must call `init`.
 
     Args:

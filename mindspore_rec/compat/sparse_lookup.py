@@ -32,8 +32,8 @@ class SparseLookup(nn.Cell):
         spec: the feature; its `table_name` must be the table's name, and its thresholds must equal
             the thresholds of the table. The feature's `faae_coefficient` is the weight of each
             occurrence. Default: none.
-        is_train: if False, the lookup only reads, even in training. If True, the lookup trains if
-            the network is in training mode. Default: True.
+        is_train: if False, the lookup only reads, even in training. If True, the lookup trains in
+            training mode and only reads otherwise. Default: True.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -103,8 +103,8 @@ def sparse_lookup(
 
     Args:
         table: a table that `create_table` made, or any MapParameter whose rows have one dimension.
-        ids: int32 or int64 Tensor of any shape, or a feature of the table. For a feature, the
-            function reads the feature's column in `batch`.
+        ids: int32 or int64 Tensor of any shape, or a feature of the table. If `ids` is a feature,
+            the function reads the feature's column in `batch`.
         is_train: if True, the lookup inserts rows, counts occurrences and is differentiable; the
             table then needs an optimizer. If False, the lookup only reads. Default: True.
         batch: columns by feature name, if `ids` is a feature.

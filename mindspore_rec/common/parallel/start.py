@@ -33,7 +33,7 @@ __all__ = [
 
 SHIM = Path(_native.__file__).with_name("_mpi.so")
 HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
-# Variable in which this package's launcher sets the number of threads of each worker.
+# Environment variable in which this package's launcher sets the number of threads of each worker.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
 _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
 # Minimum time limit, in seconds, for the start of all workers.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of tables outside a network: policies, bytes, quantised rows and served tables."""
+"""Code for table rows that needs no network: policies, bytes, quantised rows and served tables."""

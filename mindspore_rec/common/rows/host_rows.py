@@ -223,7 +223,7 @@ class HostRows(NativeAccess):
         )
 
     def row_digests(self, part: int = 0, parts: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Return the keys, int64, of one part of the rows, and the rows' digests, uint64."""
+        """Return the int64 keys and the uint64 digests of the rows in one part of the table."""
         return self._synchronised().row_digests(part, parts)
 
     def damaged_rows(self, part: int = 0, parts: int = 1) -> np.ndarray:

@@ -46,9 +46,9 @@ class CountAdmission:
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. If there are `max_candidates` counters, a new counter
-            replaces an old counter: some counters are compared, and the counter with the least
-            count is replaced. If several of them have the least count, the oldest is replaced.
-            Default: no maximum.
+            replaces an old counter. Some old counters are compared, and the counter with the least
+            count is replaced. If several of these counters have the least count, the oldest is
+            replaced. Default: no maximum.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -89,7 +89,7 @@ class SketchAdmission:
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The number of
     bits of a counter depends on `max_threshold`. Different keys may share counters, so a key may be
     admitted before its own count reaches the threshold. If eviction by age is on, all counts are
-    halved after every `max_idle_steps` steps. If `max_idle_steps` is off, all counts are halved
+    halved after every `max_idle_steps` steps. If `max_idle_steps` is not set, all counts are halved
     after every `max_idle_seconds` seconds of event time. With a threshold of 2, a sketch wrongly
     admits some keys that occurred only once. The share of wrongly admitted keys is 16 % at 1 byte
     of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
@@ -210,8 +210,8 @@ class Eviction:
         max_idle_steps: number of whole steps without a training lookup after which a row is
             evicted, at least 1. With a limit of 1, a row must be looked up in every step to stay in
             the table. If a row is written between two steps, the row's age is measured from the
-            next step. Default: None, which means no limit. All other limits have the default None
-            too. For all limits, -1 means the same as None.
+            next step. Default: None, which means no limit. The limits below also have the default
+            None. For all limits, -1 means the same as None.
         max_idle_seconds: seconds of event time without a training lookup after which a row is
             evicted, at least 1. A row's age is the watermark (greatest event time of the batches so
             far) minus the watermark when the row was last looked up. `max_idle_seconds` needs event

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of int8 and int4: each row has a float16 scale, a float16 offset, and codes of 8 or 4 bits.
 
-The value of a number is `offset + scale * code`. This module is the NumPy reference for the native
+A code means the number `offset + scale * code`. This module is the NumPy reference for the native
 tables of a predictor (csrc/readers/). The results of this module and of the native tables are
 bitwise identical.
 """
@@ -45,8 +45,8 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
 
     The offset is the row's least number, rounded down to a float16. The scale is the least float16
     for which `offset + scale * greatest code` is at least the row's greatest number. The error of
-    each number is at most half the scale. If all numbers of a row are equal, all codes are equal:
-    the least code for which a float16 scale reaches the number. The scale of a row of equal numbers
+    each number is at most half the scale. If all numbers of a row are equal, each code of the row
+    is the least code for which the scale fits into a float16. The scale of a row of equal numbers
     is the float16 for which `offset + scale * code` is nearest to the row's number. For a row of
     equal numbers up to 65504, the error is at most a millionth of the number or 3e-8, whichever is
     greater. For a row of equal numbers above 65504, the error is at most 1/2048 of the number.

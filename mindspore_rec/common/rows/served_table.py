@@ -17,8 +17,8 @@ __all__ = ["ServedTable"]
 class ServedTable(HostTable):
     """Native table of a predictor: rows without optimizer state and without counters.
 
-    If two tables of a scope (`own_scope`) have the same name, the newer table is used, as with
-    `TableParameter` objects.
+    If two tables of a scope (`own_scope`) have the same name, the newer table is used. The same
+    rule applies to `TableParameter` objects.
 
     Args:
         arguments: the arguments of `_native.Table`, from `TableConfig.native_arguments`.

@@ -156,7 +156,7 @@ class TableState(NativeAccess):
         self._synchronised().import_counters(keys, counts, last_steps, last_times)
 
     def export_sketch(self) -> bytes:
-        """Return the memory of a sketch's counters; empty if the table has no sketch."""
+        """Return the counters of the table's sketch as bytes; empty if the table has no sketch."""
         return self._synchronised().export_sketch()
 
     def import_sketch(self, memory: bytes) -> None:

@@ -34,7 +34,7 @@ _MOST_METADATA = 1 << 20
 def read_batches(
     path: Path, schema: pa.Schema, rows: int | None = None, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the record batches of a file, with all values of the read columns validated.
+    """Yield the record batches of a file, after validation of all values in `columns`.
 
     Args:
         path: the file.

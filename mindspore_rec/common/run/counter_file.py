@@ -92,7 +92,8 @@ def read_counters(table: Any, files: Sequence[Path | None], share: Share = ALL) 
 
     Args:
         table: the table.
-        files: files of all parts of the saved table; None for a part without counters.
+        files: for each part of the saved table, the path of its file; None if the part has no
+            counters.
         share: the keys whose counters are set. Default: all.
 
     Raises:

@@ -3,10 +3,10 @@
 
 In a manifest, each part of a table may have a `digest`: the digest of the part's rows after the
 checkpoint is applied (`common/digests/digest.py`). The digest of a full checkpoint is computed
-while rows are exported from the table or merged. Exported rows are digested before they are sorted
-and written. The trainer computes the digest of a delta while rows change. Some deltas have no
-digest. If a state is merged from files, the digest of the merged rows must equal the trainer's
-digest of the rows in memory.
+while rows are exported from the table, or while rows of files are merged. Exported rows are
+digested before they are sorted and written. The trainer computes the digest of a delta while rows
+change. Some deltas have no digest. If a state is merged from files, the digest of the merged rows
+must equal the trainer's digest of the rows in memory.
 """
 
 from __future__ import annotations

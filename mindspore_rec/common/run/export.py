@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the rows that a table has in a given state to a file that other tools can read."""
+"""Export the rows that a table has in a given state, as a file for other tools."""
 
 from __future__ import annotations
 

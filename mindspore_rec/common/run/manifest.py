@@ -98,7 +98,7 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_beside(directory: Path) -> None:
-    """Remove a directory with a temporary name, if the parent directory can be synced.
+    """Remove a directory that has a temporary name, if the parent directory can be synced.
 
     If the parent directory cannot be synced, the directory is kept with all its files. A power loss
     may then undo the last rename, and the directory would reappear under the new name. The next
@@ -145,7 +145,7 @@ def write_manifest(
 
     Args:
         directory: directory that contains the checkpoint's files.
-        fields: fields of the manifest, without the files.
+        fields: all fields of the manifest except `format_version`, `files` and `crc32c`.
         files: the result of `describe_files(directory)`. Default: None, which means that
             `write_manifest` calls `describe_files`.
 

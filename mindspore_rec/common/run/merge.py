@@ -40,7 +40,7 @@ def merge_chain(
     Args:
         chain: checkpoints from `newest_chain`. All files of the chain are checked.
         target: the directory to make, whose parent must exist.
-        team: the workers that merge together. Each worker merges its own parts. The number of
+        team: the workers that share the merge. Each worker merges its own parts. The number of
             workers must equal the number of workers that wrote the last checkpoint. Default: one
             worker, which merges all parts.
         network_of: directory of the run whose network is copied into the new checkpoint, so that a

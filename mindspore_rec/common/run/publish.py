@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy the checkpoints of a run for predictors.
+"""Make a copy of a run's checkpoints for predictors.
 
 The copy is a directory like the run's directory, with the same states, deltas and network. Rows in
 the copy have no optimizer state, and may be int8. Predictors can follow the copy instead of the
@@ -190,7 +190,7 @@ class Publisher:
         return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the checkpoints to copy, and the first damaged manifest's error or None."""
+        """Return the checkpoints to copy, and the error of a damaged run (None if undamaged)."""
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:

@@ -113,7 +113,7 @@ def list_type(dtype: np.dtype) -> pa.DataType:
 
 
 def array_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """Return an Arrow array of the type `kind` from numbers `[rows, width]`."""
+    """Convert an array `[rows, width]` to an Arrow array of the type `kind`."""
     flat = pa.array(numbers.reshape(-1))
     if not isinstance(kind, pa.ExtensionType):
         return pa.FixedSizeListArray.from_arrays(flat, type=kind)

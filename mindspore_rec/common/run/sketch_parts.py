@@ -3,13 +3,13 @@
 
 A worker counts only its own keys. A sketch consists of blocks. Some bits of a key's hash select
 both the block that counts the key and the worker that owns the key. The hashes are divided into
-equal ranges twice: one range for each block, and one range for each worker. Every worker counts in
-a separate range of blocks, so the sum of all workers' sketches equals the sketch of a job of one
-worker. Only a block on the boundary between two workers counts keys of both workers. If the number
-of blocks is a multiple of the number of workers, every block belongs to one worker. If a block is
-on a boundary, both workers of the boundary load the counts of all keys of the block. If the number
-of workers changes again, both workers' counts of a boundary block are added, so that the counts of
-the block may be too high, but never too low.
+equal ranges in two ways: with one range for each block, and with one range for each worker. Every
+worker counts in a separate range of blocks, so the sum of all workers' sketches equals the sketch
+of a job of one worker. Only a block on the boundary between two workers counts keys of both
+workers. If the number of blocks is a multiple of the number of workers, every block belongs to one
+worker. If a block is on a boundary, both workers of the boundary load the counts of all keys of the
+block. If the number of workers changes again, both workers' counts of a boundary block are added,
+so that the counts of the block may be too high, but never too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """

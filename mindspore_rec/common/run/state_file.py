@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read and write states (nested dicts and lists with arrays) other than tables and parameters.
+"""Read and write nested states (dicts and lists with arrays), but not tables or parameters.
 
 `states.safetensors` stores each array under its path in the nested state. `states.json` stores all
 values that are not arrays. Each worker writes its own two files, which are named

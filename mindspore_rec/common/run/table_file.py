@@ -259,7 +259,7 @@ def check_rows(
 
 
 def check_share(path: Path, keys: np.ndarray, share: Share) -> None:
-    """Raise CheckpointError unless all keys belong to a share."""
+    """Raise CheckpointError if a key does not belong to `share`."""
     strangers = keys[~share.owns(keys)]
     if len(strangers):
         raise CheckpointError(

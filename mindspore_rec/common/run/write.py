@@ -56,8 +56,8 @@ def write_checkpoint(
             these files. Only worker 0 calls `add`, before the directory is renamed to `target`.
             Default: no function.
 
-    Returns: The manifest's fields, with the totals `rows` and `bytes` in place of the entries of
-    files and tables.
+    Returns: The manifest's fields, but with the totals `rows` and `bytes` instead of `files` and
+    `tables`.
 
     Raises:
         FileExistsError: `target` exists already.

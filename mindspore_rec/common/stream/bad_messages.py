@@ -108,7 +108,7 @@ class BadMessages:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state that `state_dict` of this version or of an older version returned."""
+        """Load a state that `state_dict` returned, in this version or in an older version."""
         self._counts = dict(state["dead"])
         self._marks = state["dead_marks"]
         self._share.load_state_dict(state.get("dead_share"))

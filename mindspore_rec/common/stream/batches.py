@@ -191,7 +191,7 @@ class BatchSource(ABC):
         return []
 
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
-        """Mark the first `passes` passes as read.
+        """Mark the first passes as read; `passes` is the number of passes.
 
         A training that resumes in a later pass first calls `skip_passes`, and then reads its first
         batch. By default, `skip_passes` does nothing. Override `skip_passes` if the order differs
@@ -394,7 +394,7 @@ class BatchWrapper(BatchSource):
         return self.source.covered_streams()
 
     def skip_passes(self, passes: int) -> None:
-        """Mark the first `passes` passes over the source as read."""
+        """Mark the source's first passes as read; `passes` is the number of passes."""
         self.source.skip_passes(passes)
 
     @property
@@ -418,8 +418,8 @@ class BatchWrapper(BatchSource):
         Raises:
             ValueError: the learner would learn from the rows of only one worker.
         """
-        # A learner must read all rows of a stream, so return None. The training then divides the
-        # rows of each batch after the learner has read the batch.
+        # A learner must read all rows of a stream, so return None. After the learner has read a
+        # batch, the training divides the batch's rows among the workers.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)
@@ -435,7 +435,7 @@ class BatchWrapper(BatchSource):
         return self
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables that get the event time of each batch in a loop over the source."""
+        """Return the tables on which an iteration over the source sets each batch's event time."""
         return self.source.iteration_tables()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:

@@ -170,7 +170,7 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """Log in which workers claim this sender's name. The topic's name ends with ".workers"."""
+        """Log of workers' claims to this sender's name. The topic's name ends with ".workers"."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):
@@ -243,7 +243,7 @@ class DataSender:
         return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:
-        """Return this sender's greatest sequence number in `state` and in the channel, or -1."""
+        """Return the sender's greatest sequence number over `state` and the channel, or -1."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
         last = last_number(self._open_reader(), self.sender_name, begins)

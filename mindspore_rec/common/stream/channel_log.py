@@ -60,7 +60,7 @@ def _is_number(text: bytes | None) -> bool:
 
 
 def last_number(client: LogClient, sender: str, begins: Mapping[int, int]) -> int:
-    """Return the highest sequence number of a sender from the offsets `begins` on; -1 if none.
+    """Return a sender's highest sequence number in the messages from `begins` on; -1 if none.
 
     Args:
         client: reader of the channel.

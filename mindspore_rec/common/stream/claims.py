@@ -27,7 +27,7 @@ class ReplacedError(RuntimeError):
 
 
 class Claims:
-    """Log in which the feature workers of a channel claim their sender names.
+    """The log in which the feature workers of a channel claim their sender names.
 
     Args:
         client: reader of the log. The log has one partition.
@@ -79,7 +79,7 @@ class Claims:
                 break
         else:
             raise RuntimeError(f"topic {self._client.topic!r} lost a message that it had confirmed")
-        # An earlier worker ends when it reads a "begins" message. The claim itself must not end the
+        # An earlier worker ends when it reads a "begins" message. A claim message must not end an
         # earlier worker, because the log may contain a claim twice, or a claim that arrived late.
         self._send({"begins": self._epoch})
         self.check()

@@ -228,9 +228,9 @@ class StreamingDataset(BatchSource):
         """Return a JSON dict that contains the position in the stream and the transform's state.
 
         Args:
-            batches: return the state after this many batches, counted over all runs. The states
-                after the last 1024 batches are kept. Default: None, which means the state after the
-                last batch.
+            batches: number of batches, counted over all runs, after which the state is returned.
+                The states after the last 1024 batches are kept. Default: None, which means the
+                state after the last batch.
 
         Raises:
             ValueError: the state after `batches` batches is not known.

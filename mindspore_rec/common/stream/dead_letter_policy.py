@@ -26,8 +26,9 @@ class DeadLetterPolicy:
             first bad message raises an error.
         max_dead_share: maximum share of dead letters in the last `dead_share_messages` messages, in
             (0, 1] (default 0.5). 1 means no limit.
-        on_dead_share: the reaction if the share is exceeded. "stop" (the default) raises a
-            `TooManyDeadLettersError` with the commonest reason; "warn" writes a warning to the log.
+        on_dead_share: the reaction if the share exceeds `max_dead_share`. "stop" (the default)
+            raises a `TooManyDeadLettersError` with the commonest reason; "warn" writes a warning to
+            the log.
         dead_share_messages: number of most recent messages from which the share is computed, at
             least 10. The share of bad messages is not checked before `dead_share_messages` messages
             have been read (default 1000).

@@ -66,9 +66,9 @@ class DeadLetters:
         Args:
             topic: the topic whose bad messages will be sent.
             offsets: for each partition, the offset of the next message to read.
-            marks: property `marks` of an earlier run. The dict contains, for each partition of the
-                dead-letter topic, the offset of the first dead letter to read. With None, all dead
-                letters are read.
+            marks: value of the property `marks` in an earlier run. The dict contains, for each
+                partition of the dead-letter topic, the offset of the first dead letter to read.
+                If `marks` is None, all dead letters are read.
         """
         if self._client is None:
             return

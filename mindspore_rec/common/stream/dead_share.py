@@ -22,7 +22,7 @@ class TooManyDeadLettersError(RuntimeError):
 
 
 class DeadShare:
-    """Counter of good and bad messages, in the order in which the stream reads the messages.
+    """Counts good and bad messages in the order in which the stream reads the messages.
 
     The share of bad messages is checked after every `dead_share_messages` / 10 messages. The first
     check is after `dead_share_messages` messages, so a few bad messages at the beginning do not
@@ -65,7 +65,8 @@ class DeadShare:
     def bad(self, reason: str, detail: str) -> None:
         """Count a bad message. Raise TooManyDeadLettersError if too many messages are bad."""
         # Every message may have a different detail, for example if details contain offsets. After
-        # 20 different details, messages with a new detail are counted only by reason.
+        # 20 different details, a message with a new detail is counted under its reason, without the
+        # detail.
         kind = f"{reason}: {detail}"
         self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1
         self._look()

@@ -14,7 +14,7 @@ __all__ = ["Decisions"]
 
 
 class Decisions:
-    """Decisions of one stream, each of which is applied to the stream's interleaver.
+    """Decisions of one stream. Each decision is applied to the stream's interleaver.
 
     A stream first repeats the decisions in its journal, each at the message at which the decision
     was made. After the last decision of the journal, the stream makes new decisions. A new decision
@@ -25,9 +25,8 @@ class Decisions:
         order: the interleaver that reads the partitions in turn. A decision pauses, resumes or adds
             a partition of the interleaver.
         known_message_next: function that returns True if the topic had the next message when
-            reading began. If the topic had the next message when reading began, an earlier run may
-            have read the message without a decision, so this run must not make a decision just
-            before the message.
+            reading began. An earlier run may have read such a message without a decision. This run
+            must not make a decision just before such a message.
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.
@@ -130,7 +129,7 @@ class Decisions:
 
     @property
     def next(self) -> Decision | None:
-        """Next decision of an earlier run to repeat; None if all decisions have been repeated."""
+        """Next decision to repeat; None if all decisions of earlier runs have been repeated."""
         return self._journal[self._made] if self._made < len(self._journal) else None
 
     def replay(self) -> Decision | None:
@@ -155,7 +154,7 @@ class Decisions:
 
     @property
     def may_decide(self) -> bool:
-        """True if the stream may make a decision before the next message, such as to end a wait."""
+        """True if a decision, for example to end a wait, may be made before the next message."""
         return self.next is None and self.order.row == 0 and not self._known_message_next()
 
     def decide(self, kind: str, partition: int = -1) -> None:
@@ -254,7 +253,10 @@ class Decisions:
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved state. Load the state into the interleaver `order` first."""
+        """Continue from a saved state.
+
+        Before you call this method, load the state into the interleaver `order`.
+        """
         self._saved = int(state["decisions"])
         self._saved_added = int(state.get("decisions_added", 0))
         self._saved_checksum = state.get("decisions_crc32")

@@ -31,7 +31,7 @@ class Fetcher:
     """Thread that fills an `Interleaver`, and pauses a partition that has enough waiting messages.
 
     Args:
-        client: client that only this thread uses while it runs.
+        client: client of the log. While this thread runs, no other thread may use the client.
         format: the `Format` that decodes the messages.
         limits: limits beyond which messages are refused. A partition pauses if its waiting messages
             take more than the partition's share of `buffer_bytes`.
@@ -134,7 +134,7 @@ class Fetcher:
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
         # Seek to the offset after the last polled message of each partition. After the seek, the
-        # client again records the offsets that it skips after the polled messages.
+        # client again records which offsets after these messages it skips.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 

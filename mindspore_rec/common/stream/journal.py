@@ -48,9 +48,9 @@ class Journal:
     file's name ends with the index of the worker and the number of workers.
 
     Args:
-        path: path of the journal's file, which is made if it is missing. With None, decisions are
-            stored only in memory. Without a file, a restarted process makes new decisions, so
-            batches may differ from the first run. Training still reads each row once.
+        path: path of the journal's file, which is made if it is missing. If `path` is None,
+            decisions are stored only in memory. Without a file, a restarted process makes new
+            decisions, so batches may differ from the first run. Training still reads each row once.
 
     Raises:
         ValueError: the file is not a journal.
@@ -140,8 +140,8 @@ class Journal:
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
         """Replace the file by a copy that only this process writes, and return the copy's journal.
 
-        The file is made if it is missing. If an earlier process is still running, that process
-        cannot append further decisions, neither to the replaced file nor to the new file.
+        The file is made if it is missing. If an earlier process is still running, that process can
+        append further decisions neither to the replaced file nor to the new file.
 
         Args:
             check: function that raises an error if this process must not replace the file. After

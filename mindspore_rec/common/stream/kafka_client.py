@@ -19,7 +19,7 @@ _METADATA_SECONDS = 30
 
 
 class KafkaClient:
-    """Reader of a topic's partitions, from chosen offsets, without consumer group or commits.
+    """Reads a topic's partitions from chosen offsets, without a consumer group or commits.
 
     Args:
         brokers: "host:port", or several addresses.

@@ -153,7 +153,7 @@ class KafkaWriter:
         self._wait(lambda: not self._waiting)
 
     def close(self) -> None:
-        """Flush and close the connections."""
+        """Flush the messages, then close the connections."""
         try:
             self.flush()
         finally:

@@ -68,7 +68,7 @@ class MemoryTopic:
             return len(log) - 1
 
     def messages(self, partition: int = 0) -> list[Message]:
-        """Return all messages of a partition so far."""
+        """Return all messages that a partition contains now."""
         with self._changed:
             return list(self._logs[partition])
 

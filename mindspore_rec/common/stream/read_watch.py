@@ -79,8 +79,8 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Return a context in which all reads of this thread count as reads by the training.
 
     Args:
-        on_wait: function that a stream calls several times per second while it waits for messages.
-            `on_wait` may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt.
+        on_wait: function that a stream calls several times per second while the stream waits for
+            messages. `on_wait` may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt.
             Default: None.
     """
     before = getattr(_local, "reading", False)
@@ -125,7 +125,7 @@ def still_waiting() -> None:
 
 @contextmanager
 def without_signals() -> Iterator[None]:
-    """Defer the KeyboardInterrupt that a signal causes while the training waits for data.
+    """Defer the KeyboardInterrupt of a signal that arrives while the training waits for data.
 
     Use `without_signals` for code that takes locks. A KeyboardInterrupt between acquiring a lock
     and the beginning of the `with` block would leave the lock locked, and other threads would wait

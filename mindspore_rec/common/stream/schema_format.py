@@ -102,7 +102,7 @@ def _type(column: Column, format: str) -> pa.DataType:
 
 
 def _label_type(positive: Any) -> pa.DataType:
-    """Return the type of a label in JSON, which tells texts, bools and numbers apart."""
+    """Return the Arrow type of a label in JSON: JSON distinguishes texts, bools and numbers."""
     if isinstance(positive, str):
         return pa.string()
     if isinstance(positive, bool):

@@ -91,7 +91,8 @@ class StreamSource:
             "earliest".
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
             message with an event time after 2106 (2**32 - 1 seconds) is bad.
-        limits: limits for messages, for waits, and for reading ahead. Default: `StreamLimits()`.
+        limits: limits of message sizes, of waiting times and of the bytes to read ahead. Default:
+            `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
             bad messages. Default: None, which means that the first bad message raises an error.
         journal: storage of decisions that depend on timing. If there are several workers, each
@@ -648,9 +649,9 @@ class StreamSource:
         dead-letter topic.
 
         Args:
-            batches: return the position after this many batches, counted over all runs. `batches`
-                is required if batches are read ahead of the training. The source remembers its last
-                1024 positions. Default: the position after the last batch.
+            batches: number of batches, counted over all runs, after which the position is returned.
+                `batches` is required if batches are read ahead of the training. The source
+                remembers its last 1024 positions. Default: the position after the last batch.
 
         Raises:
             ValueError: the source does not remember its position after `batches` batches.

@@ -17,16 +17,17 @@ class StopWhen:
     """Conditions that end a stream. The first condition that is met ends the stream.
 
     Args:
-        batches: the stream ends after this many batches of the present run, at least 1.
-        seconds: the stream ends after this many seconds, above 0, counted from the request for the
-            first batch. Rows of an incomplete batch are not returned and stay in the topic.
+        batches: number of batches, at least 1, after which the stream ends. Batches of earlier runs
+            do not count.
+        seconds: number of seconds, above 0, from the request for the first batch to the end of the
+            stream. Rows of an incomplete batch are not returned and stay in the topic.
         watermark: event time, in seconds since 1970, that ends the stream. The stream ends after
             the first batch that has an event at or after `watermark`.
-        idle_seconds: the stream ends after this many seconds, above 0, without a new row. The
-            time since the last poll of the topic does not count. The rows read so far become the
-            last batch, which may be small. If only some partitions have new messages, the stream
-            does not read these messages while another partition has the turn. Messages that are not
-            read stay in the topic.
+        idle_seconds: seconds without a new row, above 0, after which the stream ends. The
+            time since the last poll of the topic does not count toward `idle_seconds`. The rows
+            read so far become the last batch, which may be small. If only some partitions have new
+            messages, the stream does not read these messages while another partition has the turn.
+            Messages that are not read stay in the topic.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

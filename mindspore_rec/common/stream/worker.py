@@ -41,8 +41,8 @@ class FeatureWorker:
     `full_batch`, or after shards were added. The restarted worker first uses the old settings, and
     repeats the messages that were sent after the state was saved. From the next batch on, the
     worker uses the new settings. Other settings of the source, such as `value_ranges`, may change
-    only if `run` returned normally and no messages must be repeated. The transform may be replaced
-    by a transform that makes the same number of rows from each batch.
+    only if `run` returned normally and no message remains to be repeated. The transform may be
+    replaced by a transform that makes the same number of rows from each batch.
 
     The source's journal stores decisions that depend on timing (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
@@ -72,8 +72,8 @@ class FeatureWorker:
             if a worker with this name has saved a state before. An error is also raised if a
             changed setting or a missing journal prevents the worker from repeating the messages
             that were sent after the state was saved.
-        RuntimeError: another process uses the state, or (ReplacedError) has just taken over the
-            state.
+        RuntimeError: another process uses the state. The error is a ReplacedError if the other
+            process has just taken over the state.
         ConnectionError: no broker answers.
 
     Example:
@@ -231,7 +231,7 @@ class FeatureWorker:
             RuntimeError: this worker has already run, or messages could not be written to the
                 channel.
             Exception: an error of the stream or the transform. The next worker repeats all messages
-                that this worker sent after it saved the state.
+                that this worker sent after saving the state.
         """
         self._check_lock()
         try:

@@ -156,7 +156,7 @@ class CacheConfig:
 
     @property
     def ssd_bytes(self) -> int | None:
-        """Limit of a table's files on the SSD, or None."""
+        """Maximum bytes of a table's files in the SSD tier; None without a limit or an SSD tier."""
         return None if self.ssd is None else self.ssd.max_bytes
 
     @property

@@ -175,7 +175,7 @@ def _generations(path: Path) -> list[tuple[int, Path]]:
 
 
 def _leftovers(path: Path) -> list[_Leftover]:
-    """Return the generations that have segments. All other generations were never written."""
+    """Return the generations with segments. Generations without segments were never written."""
     return [
         _Leftover(number, each, _row_bytes(each))
         for number, each in _generations(path)

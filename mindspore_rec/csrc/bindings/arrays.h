@@ -25,7 +25,7 @@ IdView Ids(const pybind11::array& array, const std::string& argument);
 // Calls Ids() for an array that must have one dimension.
 IdView IdVector(const pybind11::array& array, const std::string& argument);
 
-// Returns the bytes of a path: a str, bytes, or an os.PathLike.
+// Returns the bytes of a path. `path` is a str, bytes, or an os.PathLike.
 std::string PathOf(const pybind11::object& path);
 
 // Returns the shape of `ids` followed by `width`.

@@ -111,7 +111,7 @@ int64_t AddBatchNormOf(ProgramBuilder& builder, const ViewTuple& input, const Vi
   return AddBatchNorm(norm, training, &builder.program());
 }
 
-// Opens a GPU once for the process. The GPU's memory is never freed.
+// Opens a GPU once for the process. The device object is never destroyed.
 void OpenCuda(int ordinal, const std::map<std::string, std::string>& libraries,
               const std::string& cache_directory) {
   static std::mutex mutex;

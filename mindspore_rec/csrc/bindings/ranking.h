@@ -5,7 +5,7 @@
 
 namespace msrec {
 
-// Adds the functions that rank items by dot products to the Python module.
+// Adds to the Python module the functions that rank items by dot products.
 void BindRanking(pybind11::module_* module);
 
 }  // namespace msrec

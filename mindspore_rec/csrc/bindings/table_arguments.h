@@ -16,7 +16,7 @@ namespace msrec {
 // Returns "table '<name>': " + what.
 std::string Where(const PyTable& self, const std::string& what);
 
-// Calls Ids(), with error messages that begin with the table's name.
+// Calls Ids(). Error messages begin with the table's name.
 IdView Ids(const PyTable& self, const pybind11::array& array, const std::string& argument);
 
 // Returns the floats of the array. Throws unless the array's shape begins with the shape of `ids`,

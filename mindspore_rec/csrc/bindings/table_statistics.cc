@@ -44,7 +44,7 @@ py::dict Explain(const PyTable& self, int64_t key) {
   return out;
 }
 
-// Returns the number of calls and their total nanoseconds, for each kind of operator.
+// For each kind of operator, returns the number of calls and the total time in nanoseconds.
 py::dict TimesOfOps(const PyTable& self) {
   const char* names[] = {"lookup", "accumulate", "step", "map"};
   py::dict out;

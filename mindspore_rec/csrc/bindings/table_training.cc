@@ -68,7 +68,7 @@ void Accumulate(const PyTable& self, int64_t ticket, const py::array& grad) {
   WithExchange(self, [&](auto& table) { table.Accumulate(ticket, data, rows); });
 }
 
-// Sends the gradients of the table to the owners of the rows, if there are several workers.
+// If there are several workers, sends the table's gradients to the workers that own the rows.
 void ExchangeItsGradients(const PyTable& self) {
   ShardedTable* all = self.registered->over_workers.get();
   if (all != nullptr) WithoutPython([&] { ExchangeGradients({all}, {false}); });

@@ -199,7 +199,7 @@ struct ScaledSumsArguments {
 
 // ---------------------------------------------------------------- cross networks
 
-// If `of_x` is null, x is x0, and `of_x0` receives the gradients of x and x0.
+// If `of_x` is null, x and x0 are the same matrix, and `of_x0` receives the sum of both gradients.
 struct CrossCombineArguments {
   int64_t width;
   Rows x0, t, gradient;
@@ -231,8 +231,8 @@ struct RowDotsArguments {
 };
 constexpr int64_t kDotParts = 8;
 
-// The kernel has one thread for each row. For each row, `dots` contains the dot product of gradient
-// and x, which RowDots computes.
+// The kernel has one thread for each row. For each row, `dots` contains the parts of the dot
+// product of gradient and x, as RowDots writes them.
 struct CrossAlphasGradientArguments {
   int64_t layers;
   bool rounds;

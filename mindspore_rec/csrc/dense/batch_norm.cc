@@ -50,7 +50,7 @@ struct Moments {
   explicit Moments(int64_t width)
       : means(static_cast<size_t>(width), 0.0), squares(static_cast<size_t>(width), 0.0) {}
 
-  // Joins the statistics of another `rows` rows with these statistics (Chan, Golub & LeVeque,
+  // Merges the statistics of `rows` further rows into these statistics (Chan, Golub & LeVeque,
   // 1979).
   template <typename T>
   void Join(double rows, const T* other_means, const T* other_squares) {

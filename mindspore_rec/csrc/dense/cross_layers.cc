@@ -116,8 +116,8 @@ int64_t CrossVectors::GradientTasks(const BatchRun&) const {
   return (width() + kTileColumns - 1) / kTileColumns;
 }
 
-// Computes the gradients of some columns of weight and bias. The bias of layer k is a term of the
-// output, and also enters x_j w_j for each later layer j.
+// Computes the gradients of the weight and the bias in the columns of one task. The bias of layer k
+// is a term of the output, and also enters x_j w_j for each later layer j.
 void CrossVectors::Gradient(const BatchRun& run, int64_t task, bool adds) const {
   const int64_t from = task * kTileColumns;
   const int64_t columns = std::min(kTileColumns, width() - from);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The optimizer step of dense parameters in MindSpore's memory. One pass updates all parameters, in
-// parallel over pieces of the parameters. The results do not depend on the number of threads:
-// pieces depend only on sizes, and each element is updated independently of all other elements.
+// The optimizer step for dense parameters, which are in MindSpore's memory. One pass updates all
+// parameters, in parallel over pieces of the parameters. The results do not depend on the number of
+// threads: pieces depend only on sizes, and each element is updated independently of all other
+// elements.
 #pragma once
 
 #include <cstddef>

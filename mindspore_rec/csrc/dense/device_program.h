@@ -23,8 +23,8 @@ class Layer;
 class DeviceProgram {
  public:
   // Limits on the number of forward passes that wait for their backward passes. Up to kLeastKept
-  // forward passes may always wait. More forward passes may wait only if all waiting passes
-  // together take at most kKeptBytes. The number of waiting forward passes is limited, because the
+  // forward passes may always wait. More than kLeastKept forward passes may wait only if they take
+  // at most kKeptBytes together. The number of waiting forward passes is limited, because the
   // program cannot know whether a forward pass will have a backward pass.
   static constexpr size_t kLeastKept = 8;
   static constexpr size_t kKeptBytes = size_t{1} << 30;

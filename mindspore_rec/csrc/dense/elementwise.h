@@ -109,7 +109,7 @@ struct Elementwise {
                          Block to);
   void (*spread)(int64_t rows, int64_t width, Block column, Block to);
 
-  // x = a(x + bias) in place. If the bias is null, 0 is added.
+  // Sets x to a(x + bias), where `a` is the activation. If the bias is null, 0 is added.
   void (*activate)(Activation a, const float* bias, int64_t rows, int64_t width, Block x);
 
   // Multiplies `gradient` in place by the slope of the activation `a`. `output` is the result of
@@ -224,7 +224,7 @@ struct Elementwise {
   // row's mask. The activation must not be gelu.
   void (*normalize)(Activation a, int64_t rows, int64_t width, Block x, const Normalizer& norm,
                     const MaskRows& masks, Block output);
-  // Computes the gradient of the activation's input: result = a'(output) gradient. If there are
+  // Computes the gradient of the activation's input: result = a'(output) * gradient. If there are
   // masks, the result is also multiplied by the row's mask. Adds the column sums of `result` to
   // `sums`, and the column sums of the products of `result` and x - mean to `products`. `result`
   // may be the same memory as `gradient`.

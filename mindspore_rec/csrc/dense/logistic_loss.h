@@ -23,7 +23,7 @@ struct LogisticBatch {
 double LogisticLossSum(const LogisticBatch& batch, float scale, float* gradient, ThreadPool* pool);
 
 // Writes the gradients of the logits x and of the labels: of_logits = given * gradient, and
-// of_labels = -given * scale * x. The number `given` is the loss's gradient.
+// of_labels = -given * scale * x. The number `given` is the incoming gradient of the loss.
 void LogisticLossGradients(const LogisticBatch& batch, float scale, const float* gradient,
                            float given, float* of_logits, float* of_labels, ThreadPool* pool);
 

@@ -38,7 +38,7 @@ class Product {
  public:
   virtual ~Product() = default;
   virtual void Run(const void* a, const void* b, float* c) const = 0;
-  // Returns the bytes of a packed B; 0 if B is never packed for this shape.
+  // Returns the size of a packed B in bytes; 0 if B is never packed for this shape.
   virtual size_t packed_bytes() const = 0;
   // Converts the float32 matrix b to the layout and type of B in this product.
   virtual void Pack(const float* b, void* packed) const = 0;

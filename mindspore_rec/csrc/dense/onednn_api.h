@@ -3,8 +3,8 @@
 // Declarations, written by hand, of the part of oneDNN's C API that this library uses. The library
 // oneDNN is opened at run time, so the build needs neither oneDNN's headers nor the library. All
 // declarations are part of the stable interface of oneDNN 3
-// (https://uxlfoundation.github.io/oneDNN/dev_guide). `OneDnn::Load` refuses versions before 3.4
-// and from 4.0 on.
+// (https://uxlfoundation.github.io/oneDNN/dev_guide). `OneDnn::Load` accepts version 3.4 and later
+// versions before 4.0.
 #pragma once
 
 #include <cstddef>

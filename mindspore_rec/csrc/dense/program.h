@@ -115,10 +115,10 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
 }
 
 // Number of rows in a slice. A slice has at most 256 rows, so that a slice's values stay in the
-// cache and many threads get slices. Slices are smaller for small batches. Slices also have fewer
-// than 256 rows if larger slices would leave threads idle at the end of the batch. For batches of
-// at most 2048 rows, the number of rows in a slice is a multiple of 16. Batches of more than 2048
-// rows are cut into equal slices, whose number of rows is a multiple of 2.
+// cache and many threads get slices. Slices are smaller for small batches. Slices are also smaller
+// if slices of 256 rows would leave threads idle at the end of the batch. For batches of at most
+// 2048 rows, the number of rows in a slice is a multiple of 16. Batches of more than 2048 rows are
+// cut into equal slices, whose number of rows is a multiple of 2.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {
@@ -143,7 +143,7 @@ class DenseProgram {
   // Adds an output tensor [B, view.width], into which columns of a value are copied.
   void AddOutput(const View& view);
   void AddLayer(std::unique_ptr<Layer> layer);
-  // Ends a stage after the last layer.
+  // Ends the current stage after the layer that was added last.
   void EndStage();
   // Lays out the memory of the program. The arguments are the number of parameters and the number
   // of extra inputs. After Finish, no layer can be added.

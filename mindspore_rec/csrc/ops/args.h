@@ -44,7 +44,7 @@ struct Args {
   int64_t** shapes;
   const char** dtypes;
 
-  // Throws unless the number of inputs and outputs is `count`. An operator calls RequireCount
+  // Throws unless there are `count` inputs and outputs together. An operator calls RequireCount
   // first.
   void RequireCount(int64_t count) const {
     if (n == count) return;

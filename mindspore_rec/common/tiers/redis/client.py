@@ -42,7 +42,7 @@ class Command:
 
     Args:
         bucket: bucket that the command reads or writes.
-        packed: bytes to send, in parts.
+        packed: the bytes to send, as a sequence of parts.
         form: function that returns True if the last reply has the required form. Default: any reply
             is accepted.
         replies: number of replies that the server sends. Default: 1.

@@ -31,8 +31,8 @@ Address = tuple[str, int]
 class RemoteError(RuntimeError):
     """A call on the remote tier failed.
 
-    If the class of the error is RemoteError, and not a subclass of RemoteError, a retry would fail
-    with the same error.
+    If the error is of exactly this class, and not of a subclass, a retry would fail with the same
+    error.
     """
 
 
@@ -70,7 +70,7 @@ class Target:
 
     Attributes:
         shown: the URL without password and options, for messages.
-        seeds: the URL's addresses, which are one server or some of the cluster's nodes.
+        seeds: the addresses in the URL: one server's address, or addresses of cluster nodes.
         cluster: True if the target is a cluster.
         tls: True if connections use TLS.
         options: further arguments of redis-py's Connection.

@@ -59,7 +59,8 @@ class Markers:
         Args:
             bucket: the bucket.
             marker: token and sequence number of the bucket's marker, from a reply to HMGET.
-            least: the bucket's value in `confirmed`, read before the marker was requested.
+            least: value of `confirmed` for the bucket, taken before the marker was requested. The
+                marker's sequence number must be at least `least`.
 
         Raises:
             RowsLostError: the server lost rows, or has an older state.

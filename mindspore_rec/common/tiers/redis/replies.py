@@ -24,7 +24,7 @@ def is_anything(reply: Any) -> bool:
 
 
 def is_count(reply: Any) -> bool:
-    """Return True if a reply is a number of fields, such as a reply to HLEN, HSET or HDEL."""
+    """Return True if a reply is a count, such as the number of fields in a reply to HLEN."""
     return type(reply) is int and reply >= 0
 
 
@@ -34,7 +34,7 @@ def is_value(reply: Any) -> bool:
 
 
 def is_fields(number: int) -> Form:
-    """Return the form of a reply to HMGET for `number` fields: a list of `number` values.
+    """Return the form of a reply to HMGET: a list that has one value per field.
 
     Example:
         >>> is_fields(2)([b"x", None]), is_fields(2)([b"x"]), is_fields(2)(3)

@@ -97,7 +97,7 @@ class Packer:
         self._erase_words = [_words(b"HDEL", name) for name in names]
 
     def pieces(self, keys: np.ndarray) -> tuple[np.ndarray, list[Piece]]:
-        """Return the stable order that sorts keys by bucket, and each command's range of keys."""
+        """Return a stable order of the keys by bucket, and the range of keys of each command."""
         buckets = bucket_of(keys)
         order = np.argsort(buckets, kind="stable")
         ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS)).tolist()
