@@ -54,7 +54,7 @@ struct DiceSlopes {
 };
 
 // Sizes of a product. The rows of b and c are `ldb` and `ldc` floats apart; element (i, p) of a is
-// a[i row_step + p step].
+// a[i * row_step + p * step].
 struct SmallShape {
   int64_t m, n, k;
   int64_t row_step, step;

@@ -240,8 +240,8 @@ class TargetBackward {
     }
   }
 
-  // Computes the means over the rows that the gradient of activation k needs. A mean is the sum
-  // over all tasks, divided by the number of rows.
+  // Computes the means that the gradient of activation k needs. A mean is taken over the rows: the
+  // sum over all tasks, divided by the number of rows.
   void Means(size_t k) {
     std::vector<float>& means = means_[k];
     for (size_t c = 0; c < means.size(); ++c) {

@@ -90,8 +90,8 @@ void Evictor::SetEventTime(int64_t seconds) {
   context.time = static_cast<uint32_t>(seconds);
   // If a row is older than the first event time, the row's time is set to the first event time.
   if (first) {
-    // If first_time is set although the clock has no time, the clock has been reset. After a reset,
-    // rows with the old first_time do not match the stored digest.
+    // If first_time is set although the clock has no time, the clock has been reset. After a reset
+    // of the clock, rows with the old first_time do not match the stored digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });

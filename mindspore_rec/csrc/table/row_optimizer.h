@@ -29,7 +29,7 @@ class RowOptimizer {
   // Return the unique id of the current rule.
   int64_t binding() const { return binding_; }
 
-  // Copies of all rows. The copies have another layout.
+  // Copies of all rows. The copies have the layout that `rule` requires.
   struct Relaid {
     Rule rule;
     RowLayout layout;

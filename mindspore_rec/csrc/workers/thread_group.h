@@ -13,7 +13,7 @@
 namespace msrec {
 
 // Returns the `size` communicators of one channel, one for each worker. The thread of worker r uses
-// element r. Elements may be destroyed in any order.
+// element r of the result. Elements may be destroyed in any order.
 std::vector<std::unique_ptr<Communicator>> MakeThreadChannel(int size, const std::string& name,
                                                              double wait_limit = kDefaultWaitLimit);
 

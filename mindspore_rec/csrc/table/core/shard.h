@@ -185,7 +185,7 @@ class Shard {
   // that must stay in host memory for the current step or call are left out. Rows that prefetched
   // batches have pinned are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
-  // Return the row of the candidate in `place`.
+  // Return the row that is stored in `place`.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
   // Free the place of a row that has been demoted to a lower tier.
   void FreeDemoted(uint32_t place) noexcept;

@@ -71,8 +71,8 @@ class StepLookups {
   void ReserveNote();
   void Note(const IdView& ids);
   // Return, for each training lookup of this step, the hash (HashIds) of the ids and the number of
-  // ids. If this step has no training lookups, return the hashes and numbers of the last step that
-  // had training lookups.
+  // ids. If this step has no training lookups, return the same data of the last step that had
+  // training lookups.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }

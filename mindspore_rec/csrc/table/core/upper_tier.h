@@ -118,8 +118,8 @@ class UpperTier {
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Reserve memory to record deleted keys: the keys of all rows in host memory, all keys of a
-  // vocabulary, and `keys`, whose rows are in lower tiers. Throws std::bad_alloc.
+  // Reserve memory to record that keys were deleted: the keys of all rows in host memory, all keys
+  // of a vocabulary, and the argument `keys` (keys of rows in lower tiers). Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
   // Add to the change log the vocabulary's keys, if the table has a vocabulary, and `keys`, whose
   // rows are in lower tiers. The rows of these keys were removed, have their first values again, or
