@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells: embeddings over tables, and building blocks of models.
+"""Cells: embedding layers that use tables, and building blocks of models.
 
 `TableLookup` looks up ids in a table, `EmbeddingBag` returns one combined row per bag, and
 `GroupedEmbedding` returns rows of several tables at once. `HashEmbeddingLookup` takes the arguments

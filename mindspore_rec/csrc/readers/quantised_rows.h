@@ -31,7 +31,7 @@
 namespace msrec {
 
 // Age limits of rows, and the time at which ages are measured. Lookups treat a row that has reached
-// a limit as missing.
+// an age limit as missing.
 struct AgeLimit {
   Eviction eviction;
   Horizon at;

@@ -50,7 +50,7 @@ class SsdScan : public TierScan {
     std::shared_ptr<Segment> segment;
     std::vector<bool> slots;
   };
-  // A damaged record that is a live row.
+  // A damaged record that contains a live row.
   struct Damaged {
     std::shared_ptr<Segment> segment;
     uint64_t position;

@@ -50,9 +50,9 @@ class StepLookups {
   // still missing, copy the new gradient and add the copy later. If Accumulate throws, nothing was
   // added.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Add the gradients that wait for an earlier gradient to the sum, in the order of the lookups.
-  // Stop at the first lookup whose gradient is still missing. If `all` is true, add all waiting
-  // gradients.
+  // Add to the sum, in the order of the lookups, the gradients that wait for an earlier gradient.
+  // Stop at the first lookup whose gradient is still missing. If `all` is true, do not stop: add
+  // all gradients that wait.
   void MergeDeferred(bool all);
   GradientSum& gradients() { return gradients_; }
   // The tokens of the gradients since the last step.

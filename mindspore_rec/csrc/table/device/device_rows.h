@@ -66,8 +66,8 @@ class DeviceRows {
     const uint32_t slot = map_.Find(key);
     return slot == SlotMap::kNone || gone_[slot] ? SlotMap::kNone : slot;
   }
-  // Writes one slot to `slots` for each distinct key of the batch that belongs to the shard. If the
-  // key has no row in the cache, the slot is SlotMap::kNone.
+  // For each distinct key that the batch has in the shard, writes the slot of the key to `slots`.
+  // If the key has no row in the cache, the slot is SlotMap::kNone.
   void FindAll(const Batch& batch, int shard, uint32_t* slots) const;
   // Marks the row in the slot as changed; `host` is the row's block.
   void MarkDirty(uint32_t slot, char* host) {
