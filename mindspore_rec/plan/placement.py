@@ -96,7 +96,7 @@ class Placed:
 
     Args:
         rows: `[N]`, number of rows on each worker.
-        touched_bytes: `[steps, N]`, bytes of rows that each worker reads and writes in each step.
+        touched_bytes: `[steps, N]`, bytes that each worker reads and writes in rows in each step.
         out_bytes: `[steps, N]`, bytes that each worker sends in each step.
         in_bytes: `[steps, N]`, bytes that each worker receives in each step.
     """

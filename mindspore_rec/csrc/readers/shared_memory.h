@@ -90,7 +90,7 @@ class SharedMemory {
   // ---- for any process
 
   // Clear `count` reader places, beginning with place `first`. Call ClearReaders after the process
-  // of these readers has ended, so that the writer does not wait for them.
+  // of these readers has ended, so that the writer does not wait for these readers.
   void ClearReaders(int first, int count) const;
   // Return the bytes of memory that the file uses.
   uint64_t BytesHeld() const;

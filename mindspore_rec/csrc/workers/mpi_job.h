@@ -68,8 +68,8 @@ class MpiJob {
   void RequireMember() const;
 
   // Announce the end of this worker, and wait until all workers have announced their end. Return
-  // false at once if another worker still waits for this worker in an exchange. Before the
-  // announcement, other threads get at most 5 seconds to finish their exchanges.
+  // false at once if another worker still waits for this worker in an exchange. Before Leave
+  // announces the end, other threads get at most 5 seconds to finish their exchanges.
   bool Leave();
   // Calls Leave, then ends MPI; channels are then unusable. Throws WorkerError if another worker
   // waits for this worker.

@@ -16,7 +16,7 @@ namespace msrec {
 
 class RemoteRows {
  public:
-  // Requires: table and group outlive this object; the table is this worker's part.
+  // Requires: `table` is this worker's part of the table; `table` and `group` outlive this object.
   RemoteRows(Table& table, WorkerGroup* group, int worker)
       : table_(table), group_(*group), worker_(worker) {}
 

@@ -49,9 +49,9 @@ class UpperTier {
   // Make the batch's keys unique, fill batch->row with the keys' rows in host memory, and pin these
   // rows. Append to missing[shard] the batch positions of the keys that have no row in host memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
-  // Do the same as FindInHost for a batch whose keys are already unique. Unlike in FindInHost,
-  // `missing` is one vector for the keys of all shards. Hold the rows for the prefetched batch with
-  // number `number`.
+  // Do the same as FindInHost for a batch whose keys are already unique. Here, `missing` is one
+  // vector for the keys of all shards; in FindInHost, each shard has a vector. Hold the rows for
+  // the prefetched batch with number `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Return whether host memory has a row of key, even if the row is due for eviction.
   bool Holds(int64_t key) const;
