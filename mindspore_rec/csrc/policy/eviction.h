@@ -62,7 +62,7 @@ struct Horizon {
 
 // Counts the epochs of a sketch. An epoch lasts as long as the idle limit. When the epoch number
 // grows by 1, the sketch halves all counts. The epoch number does not change when the clock is set
-// back or when the limit changes.
+// back or when the idle limit changes.
 struct Epochs {
   uint32_t number = 0;
   Horizon seen;  // the clock's time at the last call of Follow

@@ -123,7 +123,7 @@ struct SequenceKernels {
   void (*sum_rows)(int64_t count, int64_t width, const float* x, float* sum);
   void (*sum_weighted)(int64_t count, int64_t width, const float* weights, const float* x,
                        float* sum);
-  // Writes the rows weights[j] * row.
+  // Writes weights[j] * row to row j of x, for each j.
   void (*weigh_rows)(int64_t count, int64_t width, const float* weights, const float* row,
                      float* x);
   // Writes the dot product of each row of x and the vector `row`, plus `shift`.
