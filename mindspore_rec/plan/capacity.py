@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate a table with a limit on its rows: exact LRU and exact LFU."""
+"""Simulate exact LRU and exact LFU eviction for a table with a maximum number of rows."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ struct GatedSums {
   float* shift;  // [width]
 };
 
-// Parameters of a Dice: for each column, the slope below 0, and the moments that normalize the
-// column.
+// Parameters of a Dice activation: for each column, the slope below 0, and the moments that
+// normalize the column.
 struct DiceColumns {
   const float* alpha;
   const float* mean;

@@ -14,8 +14,8 @@ namespace msrec {
 
 constexpr size_t kCheckBytes = 4;
 
-// Write row order[i] of `rows` with its checksum to `to` + i * stride, for i in [0, n). The key of
-// this row is keys[order[i]]. Requires: each order[i] is below the number of keys and rows, and
+// For i in [0, n), write row order[i] of `rows`, whose key is keys[order[i]], and the row's
+// checksum to `to` + i * stride. Requires: each order[i] is below the number of keys and rows, and
 // stride is at least row_bytes + kCheckBytes.
 void PutCheckedRows(const int64_t* keys, const char* rows, size_t row_bytes, const int64_t* order,
                     size_t n, size_t stride, char* to);

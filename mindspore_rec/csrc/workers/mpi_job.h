@@ -81,7 +81,8 @@ class MpiJob {
   // and, as a result, the job. EndHung first tells all other workers to print what they wait for,
   // and their stacks. EndLeft is called if this worker waits for the worker with rank `left`, which
   // has announced its end. Before this worker ends, EndLeft waits at most 20 seconds until the
-  // worker with rank `left` exits. The job then gets the exit code of worker `left`.
+  // worker with rank `left` exits. The job then ends with the exit code of the worker with rank
+  // `left`.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

@@ -18,8 +18,8 @@
 
 namespace msrec {
 
-// Kinds of operators. For each kind, OpTimes contains the number of a table's calls and their total
-// time. The placement report uses OpTimes.
+// Kinds of operators. For each kind of operator, OpTimes contains the number of calls for a table
+// and the total time of these calls. The placement report uses OpTimes.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {
@@ -71,8 +71,8 @@ std::shared_ptr<Table> FindTableByName(const std::string& name);
 // Throws TableReplaced if a newer table has the name of `registered`.
 void CheckNotReplaced(const Registered& registered);
 
-// Throws std::runtime_error if registered.rows_missing is set. Without its saved rows, the table
-// does not fit the network's other weights.
+// Throws std::runtime_error if registered.rows_missing is set. Without the table's saved rows, the
+// table does not fit the network's other weights.
 void CheckRowsGiven(const Registered& registered);
 
 // Closes the table and frees its rows and name. If there are older tables with the same name, the

@@ -18,7 +18,7 @@ std::vector<std::unique_ptr<Communicator>> MakeThreadChannel(int size, const std
                                                              double wait_limit = kDefaultWaitLimit);
 
 // Returns one WorkerGroup per worker; each group has all channels. The threads of worker r use
-// element r.
+// element r of the result.
 std::vector<std::unique_ptr<WorkerGroup>> MakeThreadGroups(int size,
                                                            double wait_limit = kDefaultWaitLimit);
 
