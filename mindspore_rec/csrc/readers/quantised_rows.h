@@ -54,7 +54,7 @@ class QuantisedRows {
   };
 
   // `bits` is 8 or 4. If `vocabulary` is 0, any key is allowed. If `aged` is true, each row stores
-  // its last step and time. Requires: `aged` is false if there is a vocabulary.
+  // its last step and its last time. Requires: `aged` is false if there is a vocabulary.
   QuantisedRows(int32_t dim, int32_t bits, int64_t vocabulary, bool aged);
   QuantisedRows(const QuantisedRows&) = delete;
   QuantisedRows& operator=(const QuantisedRows&) = delete;

@@ -21,9 +21,10 @@ namespace {
 
 constexpr int64_t kMaxTime = std::numeric_limits<uint32_t>::max();
 
-// If the table exceeds its capacity, a step evicts at most kVictimsAStep rows plus twice the number
-// of rows that the step inserted. The eviction of 16,384 rows takes about a millisecond. After the
-// capacity is lowered, several steps may be needed to evict all rows over the capacity.
+// If the table exceeds its capacity, the maximum number of rows that a step evicts is kVictimsAStep
+// plus twice the number of rows that the step inserted. The eviction of 16,384 rows takes about a
+// millisecond. After the capacity is lowered, several steps may be needed to evict all rows over
+// the capacity.
 constexpr uint64_t kVictimsAStep = 16384;
 
 }  // namespace
