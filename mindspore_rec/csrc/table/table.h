@@ -89,8 +89,8 @@ class Table {
   // any order. A gradient that must wait for an earlier lookup's gradient is copied. Throws
   // std::runtime_error if the ticket is unknown, for example after a step.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // For each key, add up the gradients of this step. Return the sum of the squares of all these
-  // sums.
+  // For each key, add up the gradients of this step. Return the sum of squares of all elements of
+  // the summed gradients.
   double GradientSquaredNorm();
   // Update the rows by the optimizer. After the update, visit one slice of the table and evict the
   // slice's rows that are due for eviction; also evict rows over the capacity. If a tier fails or

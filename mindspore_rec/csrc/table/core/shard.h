@@ -72,7 +72,7 @@ class Shard {
   // std::bad_alloc.
   void Reserve(size_t rows);
   // Reserve memory for `keys` keys in the change log and in the eviction log. After this call,
-  // lookups, puts and erasures of these keys allocate no memory for logs. Throws std::bad_alloc.
+  // lookups, puts and erasures of `keys` keys allocate no memory for logs. Throws std::bad_alloc.
   void ReserveNotes(size_t keys);
   // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. If the
   // purpose is kTrain or kInsert, admitted keys get rows, and all rows are counted and touched. If
