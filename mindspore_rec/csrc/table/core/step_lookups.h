@@ -57,7 +57,8 @@ class StepLookups {
   GradientSum& gradients() { return gradients_; }
   // The tokens of the gradients since the last step.
   GradientTokens& tokens() { return tokens_; }
-  // Adds up the gradients of each key, and returns the sum of the squares of these sums.
+  // Adds up the gradients of each key, and returns the sum of squares of all elements of the summed
+  // gradients.
   double SquaredNorm();
 
   // Drop lookups and gradients at the end of the step.

@@ -53,8 +53,8 @@ class SlotMap {
   size_t bytes() const;
 
  private:
-  // A slot in which a new key may replace the present key. A new key goes to the candidate with the
-  // lowest priority.
+  // A slot in which a new key may replace the present key. A new key takes the candidate slot with
+  // the lowest priority.
   struct VictimCandidate {
     uint64_t priority;
     uint32_t slot;
