@@ -20,9 +20,9 @@ constexpr size_t kCheckBytes = 4;
 void PutCheckedRows(const int64_t* keys, const char* rows, size_t row_bytes, const int64_t* order,
                     size_t n, size_t stride, char* to);
 
-// Copy n consecutive checked rows from `from`: row i becomes row order[i] of `rows`, and its key is
-// keys[order[i]]. Do not copy a row that does not match its checksum. Return the index i of each
-// row that was not copied.
+// Copy n consecutive checked rows from `from`: row i is copied to row order[i] of `rows`, and the
+// key of row i is keys[order[i]]. Do not copy a row that does not match its checksum. Return the
+// index i of each row that was not copied.
 std::vector<int64_t> TakeCheckedRows(const int64_t* keys, const char* from, size_t row_bytes,
                                      const int64_t* order, size_t n, char* rows);
 

@@ -13,10 +13,10 @@
 // Dietzfelbinger et al. 1997): the products of two different words rarely have equal top bits. A
 // single multiplication is not enough, because it maps an arithmetic progression to an arithmetic
 // progression. Two multiplications and the shifts destroy every arithmetic progression. A third
-// multiplication is necessary: in tests with only two, one seed in a hundred distributed the
-// multiples of a power of two badly. The hash prevents an attacker from choosing keys that share
-// buckets. The hash is not a cipher: it does not protect against an attacker who can observe hash
-// values.
+// multiplication is necessary: in tests with only two multiplications, one seed in a hundred
+// distributed the multiples of a power of two badly. The hash prevents an attacker from choosing
+// keys that share buckets. The hash is not a cipher: it does not protect against an attacker who
+// can observe hash values.
 #pragma once
 
 #include <cstdint>
