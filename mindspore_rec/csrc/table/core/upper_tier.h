@@ -121,9 +121,9 @@ class UpperTier {
   // Reserve memory to record that keys were deleted: the keys of all rows in host memory, all keys
   // of a vocabulary, and the argument `keys` (keys of rows in lower tiers). Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Add keys to the change log: all keys of the vocabulary, if the table has one, and the argument
-  // `keys` (keys of rows in lower tiers). The rows of these keys were removed, have their first
-  // values again, or have another layout.
+  // Add keys to the change log: the vocabulary's keys that this worker owns, if the table has a
+  // vocabulary, and the argument `keys` (keys of rows in lower tiers). The rows of these keys were
+  // removed, have their first values again, or have another layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, a row in a
