@@ -2,7 +2,7 @@
 """The compiled native core: the digest of its sources, and the search for a core in other folders.
 
 A program such as `python -m models.wide_deep.train` may run in a clone that was not compiled. In
-Python's path, the clone comes before an installed wheel. If the wheel's core was compiled from the
+`sys.path`, the clone comes before an installed wheel. If the wheel's core was compiled from the
 clone's sources, Python uses the wheel's core.
 
 `setup.py` runs this file to write a digest of the sources beside the core. `build.sh` runs this

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimizers for dense parameters and tables together.
 
-Each optimizer is a `mindspore.nn.Optimizer` over `net.trainable_params()`, including tables. In
+Each optimizer is a `mindspore.nn.Optimizer` for `net.trainable_params()`, which includes tables. In
 each step, an optimizer updates every row of the batch once. `CombinedOptimizer` assigns parts of a
 network to several optimizers; `check_covered` raises an error if a table has no optimizer.
 """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells: embeddings over tables, and building blocks of models.
+"""Cells: embedding layers that use tables, and building blocks of models.
 
 `TableLookup` looks up ids in a table, `EmbeddingBag` returns one combined row per bag, and
-`GroupedEmbedding` returns rows of several tables at once. `HashEmbeddingLookup` and
-`EmbeddingLookup` are lookups with the arguments of MindRec and MindSpore. `tables_of` finds the
-tables of a network. This package also has losses, and layers between the embeddings and the
-prediction.
+`GroupedEmbedding` returns rows of several tables at once. `HashEmbeddingLookup` takes the arguments
+of MindRec's lookup, and `EmbeddingLookup` takes the arguments of MindSpore's lookup. `tables_of`
+finds the tables of a network. This package also has losses, and layers between the embeddings and
+the prediction.
 """
 
 from typing import TYPE_CHECKING

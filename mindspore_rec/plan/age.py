@@ -43,8 +43,8 @@ class AgeSweep:
     ) -> None:
         self._asked = list(thresholds)
         # Always simulate threshold 1. At threshold 1, each key has a row. At any other threshold,
-        # each key has a row or a counter, so the sum of both numbers is the number of rows at
-        # threshold 1.
+        # each key has a row or a counter, so the rows and counters together are as many as the rows
+        # at threshold 1.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle
@@ -155,7 +155,7 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """For each threshold, sum `by_level` over the levels that reach the threshold."""
+    """For each threshold, sum `by_level` over the levels of keys that reached the threshold."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

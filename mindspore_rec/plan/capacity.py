@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate a table with a limit on its rows: exact LRU and exact LFU."""
+"""Simulate exact LRU and exact LFU eviction for a table with a maximum number of rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORDERS = ("lru", "lfu")
 
 _MAX_COUNT = (1 << 30) - 1  # where a table's counter saturates
 # The rank of a row is an int64 that contains the row's frequency and the position of its last use.
-# LFU treats all counts from 2^22 - 1 on as equal.
+# LFU treats all counts of 2^22 - 1 or more as equal.
 _POSITION_BITS = 41
 _MAX_FREQUENCY = (1 << 22) - 1
 _EVERY = np.iinfo(np.int64).max

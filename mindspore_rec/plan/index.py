@@ -51,9 +51,9 @@ class KeyIndex:
     """
 
     def __init__(self) -> None:
-        # In the native hash table, each key has a row of one float. The bits of the float are the
-        # integer n + 1, where n is the key's number. For an unknown key, the table returns 0.0. The
-        # bits of 0.0 equal the bits of the integer 0.
+        # In the native hash table, each key has a row of one float. The float's bits, read as an
+        # integer, are n + 1, where n is the key's number. For an unknown key, the table returns
+        # 0.0. The bits of 0.0 equal the bits of the integer 0.
         name = f"mindspore_rec.plan.index.{next(_numbers)}"
         self._table = _native.Table(name=name, dim=1)
         self._where = np.empty(0, np.int32)

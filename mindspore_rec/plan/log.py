@@ -48,8 +48,8 @@ class KeyLog:
             timestamps or ISO 8601 text. Default: none.
         format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: the format that the files' suffixes
             imply.
-        header: whether CSV and TSV files have a header. Default: True if a column in `keys` or
-            `time` is a name.
+        header: whether CSV and TSV files have a header. Default: True if `time` or an element of
+            `keys` is a name.
         key_type: 'id', 'category' or 'auto'. With 'id', the column's numbers are the keys. With
             'category', a key is a hash of the value and the column's name. With 'auto', the type is
             'id' for columns of numbers, and 'category' for columns of text. Default: 'auto'.

@@ -26,7 +26,7 @@ def dry_run(
         batch_size: number of log rows to read at a time.
         count_first: whether to read the whole log before the run, so that the index already has all
             keys when the run starts.
-        progress: whether to show the bar, if standard error is a terminal.
+        progress: True shows the bar if standard error is a terminal; False never shows the bar.
 
     Example:
         >>> import tempfile

@@ -96,7 +96,7 @@ class Placed:
 
     Args:
         rows: `[N]`, number of rows on each worker.
-        touched_bytes: `[steps, N]`, bytes of rows that each worker reads and writes in each step.
+        touched_bytes: `[steps, N]`, bytes that each worker reads and writes in rows in each step.
         out_bytes: `[steps, N]`, bytes that each worker sends in each step.
         in_bytes: `[steps, N]`, bytes that each worker receives in each step.
     """
@@ -125,8 +125,8 @@ class TableCost:
     row_bytes: int
 
     def placed(self, placement: str, owner: int | None = None) -> Placed:
-        """Return the load in a placement: 'sharded', 'replicated', or 'owner' with all rows on
-        `owner`."""
+        """Return the load of the table if its placement is 'sharded', 'replicated', or 'owner' (all
+        rows on worker `owner`)."""
         loads, value = self.loads, 4 * self.dim
         sent, received, updated, rows = loads.sent, loads.received, loads.updated, loads.rows
         if placement == "owner":

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: the forward pass and the backward pass of a DenseProgram. A separate forward operator
-// for prediction saves no values for a backward pass. Shape inference does not receive the contents
-// of constants, so the length of a one-dimensional constant passes a width:
+// Operators that run the forward pass and the backward pass of a DenseProgram. A separate forward
+// operator for prediction saves no values for a backward pass. Shape inference does not receive the
+// contents of constants, so the length of a one-dimensional constant passes a width:
 //
 //   descriptor  int64 [outputs], or [inputs + parameters] of the backward operator; [0] is the
 //               program's number
@@ -57,7 +57,7 @@ void CheckExtra(const Args& args, int i, const ExtraInput& extra) {
                               args.ShapeText(i) + " of " + args.dtypes[i]);
 }
 
-// Reads the inputs, the parameters and the extras, in this order, from argument `at` on.
+// Reads the inputs, the parameters and the extras, in this order, beginning with argument `at`.
 std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& program, int at,
                                      BatchRun* run) {
   run->batch = Dimension(args.ndims, args.shapes, at);

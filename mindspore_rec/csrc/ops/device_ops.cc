@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: lookups in tables with a device cache.
+// Operators for lookups in tables with a device cache.
 #include "ops/operator.h"
 
 using msrec::Call;

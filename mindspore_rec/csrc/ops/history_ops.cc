@@ -96,8 +96,8 @@ PReluForm PReluOf(const Args& args) {
 }
 
 // Reads the arguments of an operator that uses place vectors (sequence/places.h): the form, the
-// table [places, dim] and the times. If the form is 0, there are no times, and the argument for
-// times is ignored.
+// table [places, dim] and the times. If the argument `form` is 0, there are no times, and the
+// argument for times is ignored.
 PlaceForm PlacesOf(const Args& args, int table, int times, const Lists& lists) {
   PlaceForm form;
   Floats(args, table, "the table", -1);

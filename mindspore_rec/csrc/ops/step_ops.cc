@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: the optimizer step on the host, and the optimizer step on the device for rows in a
-// device cache.
+// Operators that run the optimizer step on the host, or on the device for rows in a device cache.
 #include "ops/operator.h"
 
 namespace msrec {

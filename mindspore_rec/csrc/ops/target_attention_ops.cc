@@ -18,12 +18,12 @@
 namespace msrec {
 namespace {
 
-// Both operators begin with the same inputs: form, numbers, candidates, values and offsets. Then
-// follow, for each hidden layer, the weight, bias, alpha, moving mean and moving variance. The last
-// of these inputs are the weight and the bias of the output layer. `form` has four flags: 1 if the
-// moments come from the batch, 1 for Dice, 1 for softmax, 1 for factors in bfloat16. One unused
-// number per hidden layer follows. `numbers` is [epsilon, weight of the old moments, weight of the
-// new moments].
+// Both operators begin with the same inputs: form, numbers, candidates, values and offsets. The
+// next inputs are, for each hidden layer, the weight, bias, alpha, moving mean and moving variance.
+// The last of these inputs are the weight and the bias of the output layer. `form` begins with four
+// flags, each 0 or 1: the moments come from the batch; the activation is Dice; the weights are a
+// softmax; the factors are bfloat16. One unused number per hidden layer follows. `numbers` is
+// [epsilon, weight of the old moments, weight of the new moments].
 constexpr int64_t kFormNumbers = 4;
 constexpr int64_t kFirstLayer = 5;
 constexpr int64_t kOfLayer = 5;

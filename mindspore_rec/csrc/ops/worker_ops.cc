@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: the exchanges between workers in a step. A graph contains these operators only if
+// Operators that exchange data between workers in a step. A graph contains these operators only if
 // there are several workers.
 #include <cmath>
 

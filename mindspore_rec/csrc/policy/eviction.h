@@ -62,7 +62,7 @@ struct Horizon {
 
 // Counts the epochs of a sketch. An epoch lasts as long as the idle limit. When the epoch number
 // grows by 1, the sketch halves all counts. The epoch number does not change when the clock is set
-// back or when the limit changes.
+// back or when the idle limit changes.
 struct Epochs {
   uint32_t number = 0;
   Horizon seen;  // the clock's time at the last call of Follow
@@ -89,9 +89,9 @@ inline EvictionReason Age(const Eviction& eviction, const Horizon& at, const Row
 }
 
 // Returns the number of rows that the sweep of a shard visits in one step. The sweep visits the
-// whole shard in about 256 steps. A shard with fewer than 16,384 rows takes fewer steps, and a
-// shard with more than 4,194,304 rows takes more steps. Even in the largest table, the sweep takes
-// only about a millisecond per step.
+// whole shard in about 256 steps. The sweep takes fewer steps for a shard with fewer than 16,384
+// rows, and more steps for a shard with more than 4,194,304 rows. Even in the largest table, the
+// sweep takes only about a millisecond per step.
 inline size_t SliceRows(size_t shard_rows) {
   return std::min<size_t>(std::max<size_t>(shard_rows / 256, 64), 16384);
 }

@@ -30,10 +30,10 @@ struct ItemLists {
 
 // Computes the mid rank of each target: ranks[n] is the rank of item targets.values[n] for the
 // target's user. The mid rank is 1, plus the number of other items with a higher score, plus half
-// the number of other items with an equal score. Items that are masked for the user, and other
-// targets of the user, do not count.
-// A score that overflows to NaN never improves the rank of a target. If a target's score is NaN,
-// all items rank above the target. Items whose score is NaN rank above every target.
+// the number of other items with an equal score. Neither items that are masked for the user nor
+// other targets of the user are counted. A score that overflows to NaN never improves the rank of a
+// target. If a target's score is NaN, all items rank above the target. Items whose score is NaN
+// rank above every target.
 void RankTargets(const ScoredVectors& vectors, const ItemLists& targets, const ItemLists& masked,
                  double* ranks);
 

@@ -137,8 +137,8 @@ uint64_t KeptDigests::Next(uint64_t place, size_t least, std::vector<int64_t>* k
         keys->push_back(part.keys[i]);
         checks->push_back(part.checks[i]);
       } else if (keys->size() >= enough && i + 1 < part.homes) {
-        // Place i is free. No place between a key's home and the key itself is free. Therefore a
-        // key that is stored after place i also has its home after place i.
+        // Place i is free. No place between a key's home and the key itself is free, so a key that
+        // is stored after place i also has its home after place i.
         return FirstHash(p, i + 1, part.homes);
       }
     }

@@ -43,10 +43,10 @@ class KeptDigests {
   size_t Size() const;
   size_t Bytes() const;
 
-  // Read the index from `place` on. Append at least `least` keys to `keys`, and append the stored
-  // part of each key's digest to `checks`. If `place` is 0, Next begins a new round. At the end of
-  // a round, Next may append fewer than `least` keys. Return the next place, or 0 at the end of the
-  // round.
+  // Read the index, beginning at `place`. Append at least `least` keys to `keys`, and append the
+  // stored part of each key's digest to `checks`. If `place` is 0, Next begins a new round. At the
+  // end of a round, Next may append fewer than `least` keys. Return the next place, or 0 at the end
+  // of the round.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,
                 std::vector<uint32_t>* checks) const;
 

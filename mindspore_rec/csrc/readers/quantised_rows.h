@@ -31,7 +31,7 @@
 namespace msrec {
 
 // Age limits of rows, and the time at which ages are measured. Lookups treat a row that has reached
-// a limit as missing.
+// an age limit as missing.
 struct AgeLimit {
   Eviction eviction;
   Horizon at;
@@ -54,7 +54,7 @@ class QuantisedRows {
   };
 
   // `bits` is 8 or 4. If `vocabulary` is 0, any key is allowed. If `aged` is true, each row stores
-  // its last step and time. Requires: `aged` is false if there is a vocabulary.
+  // its last step and its last time. Requires: `aged` is false if there is a vocabulary.
   QuantisedRows(int32_t dim, int32_t bits, int64_t vocabulary, bool aged);
   QuantisedRows(const QuantisedRows&) = delete;
   QuantisedRows& operator=(const QuantisedRows&) = delete;

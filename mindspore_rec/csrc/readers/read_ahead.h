@@ -2,8 +2,8 @@
 //
 // ReadAhead: base class of finders. A finder is an object that finds the rows of many ids in order.
 // Memory is far slower than the arithmetic on rows, so each thread keeps dozens of loads in flight.
-// While a thread works on an id, the thread prefetches the index entry of the id kFar positions
-// later, and the row of the id kNear positions later.
+// While a thread works on ids[i], the thread prefetches the index entry of ids[i + kFar] and the
+// row of ids[i + kNear].
 //
 // Finder derives from ReadAhead<Finder> and has these methods:
 //

@@ -43,9 +43,9 @@ inline uint64_t Home(uint64_t hash, uint64_t buckets) {
   return static_cast<uint64_t>(static_cast<unsigned __int128>(hash << 6) * buckets >> 64);
 }
 
-// For each byte of `word` that equals `byte`, set the top bit of the same byte in the result. A
-// faster test with false matches cannot be used, because an empty entry may still contain the slot
-// of an erased row.
+// For each byte of `word` that equals `byte`, set the top bit of the same byte in the result. The
+// result must be exact: an empty entry may still contain the slot of an erased row, so a faster
+// test that may report false matches cannot be used.
 inline uint64_t Matches(uint64_t word, uint64_t byte) {
   const uint64_t x = word ^ kBytes * byte;
   return ~(((x & ~kTops) + ~kTops) | x) & kTops;

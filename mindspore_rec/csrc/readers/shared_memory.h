@@ -29,11 +29,11 @@ class SharedMemory {
   enum class Access { kRead, kWrite };
 
   // Lay out an empty file, such as a memfd. The rows of each table have an address space of
-  // `most_bytes` bytes. A further address space of this size is for all other data. Create rounds
-  // `most_bytes` up to huge pages, and reduces `most_bytes` if the file would exceed 2^46 bytes.
-  // The file takes memory only for written pages. If the file allows sealing (MFD_ALLOW_SEALING),
-  // its length is sealed. Create sets rows_offset and rows_bytes in the file's copy of the specs.
-  // Requires: no other process has mapped the file yet.
+  // `most_bytes` bytes. All other data have one further address space of `most_bytes` bytes. Create
+  // rounds `most_bytes` up to huge pages, and reduces `most_bytes` if the file would exceed 2^46
+  // bytes. The file takes memory only for written pages. If the file allows sealing
+  // (MFD_ALLOW_SEALING), its length is sealed. Create sets rows_offset and rows_bytes in the file's
+  // copy of the specs. Requires: no other process has mapped the file yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
   // Return whether Create has laid out the file.
   static bool IsCreated(int fd);
@@ -90,7 +90,7 @@ class SharedMemory {
   // ---- for any process
 
   // Clear `count` reader places, beginning with place `first`. Call ClearReaders after the process
-  // of these readers has ended, so that the writer does not wait for them.
+  // of these readers has ended, so that the writer does not wait for these readers.
   void ClearReaders(int first, int count) const;
   // Return the bytes of memory that the file uses.
   uint64_t BytesHeld() const;

@@ -72,7 +72,8 @@ int SharedReader::Enter() {
   for (;;) {
     // The writer first publishes a root, and then reads the places of the readers. This reader
     // first stores its sequence number in its place, and then reads the newest sequence number.
-    // Because of this order, the writer sees this reader, or this reader sees the new root.
+    // Because the writer and this reader each store before they read, the writer sees this reader,
+    // or this reader sees the new root.
     reads.store(newest);
     const uint64_t now = control.sequence.load();
     if (now == newest) break;

@@ -45,8 +45,8 @@ class SharedReader {
 
   // ---- The methods below have an argument `place`, which Enter has returned.
 
-  // Return the number of the state that is read in `place`. This number is the sequence number of
-  // the first root that contained the state's blob.
+  // Return the number of the state that is read in `place`: the sequence number of the first root
+  // that contained the state's blob.
   uint64_t State(int place) const { return Root(place).state; }
   uint64_t Sequence(int place) const { return Root(place).sequence; }
   std::string Blob(int place) const { return Copy(Root(place).blob); }

@@ -14,7 +14,7 @@ namespace msrec {
 namespace {
 
 // Number of positions in one task of the partition. Tasks are small enough to keep all threads
-// busy, and large enough that the histograms of the tasks cost little. The number is constant, so
+// busy, and large enough that the histograms of the tasks cost little. This size is constant, so
 // the result does not depend on the number of threads.
 constexpr size_t kTaskPositions = 16384;
 

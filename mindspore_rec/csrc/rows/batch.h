@@ -107,8 +107,8 @@ struct Batch {
 
   bool probed = false;      // true if `row` contains the results of the index
   Buffer<int64_t> handles;  // two numbers per distinct key; only for lookups by handle
-  // Copies of the rows that are in lower tiers. Evaluation reads these copies, and does not promote
-  // rows.
+  // Copies of rows from lower tiers, and first values of keys that were never trained. Evaluation
+  // reads these copies, and does not promote rows.
   Buffer<char> copies;
 
   // For a pooled lookup, `bag` and `weight` contain, for each position, the index of the bag and

@@ -3,8 +3,7 @@
 // GradientSum: the gradients of a step, summed by key over all lookups of the table. The gradients
 // of a key are added in the order of the lookups, and within a lookup in the order of the
 // positions. Because of the fixed order, the sum is identical, bit for bit, for any number of
-// threads. The sum is also identical if the ids are split among several lookups or are in a single
-// lookup.
+// threads. Splitting the ids of one lookup among several lookups does not change the sum.
 //
 // If a key has no row, the lookup returns the unknown value. If a later lookup in the step creates
 // a row for the key, the gradient of the unknown value is never added to the row.

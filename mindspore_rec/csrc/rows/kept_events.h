@@ -52,8 +52,8 @@ struct EventLists {
 // clock starts at the value of *clock. If a row of the batch has a later time, the clock moves
 // forward to the row's time. The function stores the last value of the clock in *clock.
 //
-// Each row must either contain only zeros (no events) or have been written by KeepEvents. For any
-// other row, the events are arbitrary, and no error is raised.
+// Each row must either contain only zeros (no events) or have been written by KeepEvents. If a row
+// meets neither condition, the events of the row are arbitrary, and no error is raised.
 EventLists KeepEvents(const KeptLayout& layout, float* rows, size_t num_rows, const UserRows& batch,
                       int64_t idle_seconds, int64_t* clock);
 

@@ -68,9 +68,9 @@ void WriteHalves(uint16_t scale, uint16_t offset, char* to) {
   std::memcpy(to + sizeof(scale), &offset, sizeof(offset));
 }
 
-// Writes a row of equal numbers; each number is offset + `rest`. All numbers get the same code.
-// This code is the smallest code for which `rest` / code does not overflow float16. The scale is
-// the float16 nearest to `rest` / code.
+// Writes a row of equal numbers; each number is offset + `rest`. All numbers of the row get the
+// same code, which is the smallest code for which `rest` / code does not overflow float16. The
+// scale is the float16 nearest to `rest` / code.
 void QuantiseEqual(double rest, int32_t dim, int32_t bits, uint16_t offset, char* to) {
   const double most = bits == 8 ? 255.0 : 15.0;
   const double code = std::clamp(std::ceil(rest / kLargest), 1.0, most);

@@ -13,12 +13,12 @@
 //   number i, plane 1  = x = number i of plane 0; x *= 0x9e3779b1; x ^= x >> 15
 //
 // in uint32. Element i of the value uses the leading bits of number i of plane 0. Element i of
-// state k is bfloat16, and needs 16 random bits: one half of random number i of plane (k + 1) / 2.
-// If k is odd, state k uses the upper half of the random number; if k is even, the lower half. To
-// save time, random numbers of plane 1 are computed from random numbers of plane 0. For one
-// element, rounding needs random bits that are almost independent between the value and the states.
-// The halves of the two numbers meet this condition, although a number of plane 1 is computed from
-// a number of plane 0.
+// state k is bfloat16, and needs 16 random bits. These random bits are one half of number i of
+// plane (k + 1) / 2. If k is odd, state k uses the upper half of the random number; if k is even,
+// the lower half. To save time, random numbers of plane 1 are computed from random numbers of plane
+// 0. For one element, the random bits of the value and of the states must be almost independent.
+// The halves of the random numbers are almost independent, although a number of plane 1 is computed
+// from a number of plane 0.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,9 @@
 //
 // The digest of a row is a 64-bit number, which is computed from the key and the bytes of the
 // value. The digest of a table is the sum of the digests of its rows modulo 2^64. The sum does not
-// depend on the order of the rows, and the digest of one row can be added or subtracted. A digest
-// excludes optimizer state, counts and ages, because predictors do not have these fields.
+// depend on the order of the rows. The digest of one row can be added to the sum or subtracted from
+// the sum. A digest excludes optimizer state, counts and ages, because predictors do not have these
+// fields.
 //
 // Each word of the value is mixed with the word's place, independently of all other words, so a
 // processor can mix several words at a time. Computing the digest of 16 floats takes about as long

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Digests of many rows (row_digest.h). The loop is compiled once per instruction set, and the first
-// call chooses a set. With AVX2, the loop takes slightly more than half as long as without AVX2.
-// All instruction sets compute the same digests.
+// call chooses the instruction set. With AVX2, the loop takes slightly more than half as long as
+// without AVX2. All instruction sets compute the same digests.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ class SlabStore {
   // std::bad_alloc, no row has changed, but slabs that Reserve has allocated stay.
   void Reserve(size_t n);
 
-  // Return the number of calls of Allocate that need no new memory.
+  // Return the number of rows that Allocate can return without new memory.
   size_t room() const { return Capacity() - live(); }
 
   // Return the id of a zeroed row. The metadata of a zeroed row marks the row as not live. Throws

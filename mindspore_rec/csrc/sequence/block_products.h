@@ -55,8 +55,8 @@ class BlockProducts {
   // weight's gradient.
   std::shared_ptr<const Product> product_, first_, adding_;
   AlignedMemory memory_;
-  // The weight, packed for `product_`. Without oneDNN, a plain copy of the weight; for the forward
-  // pass, the copy is transposed.
+  // The weight, packed for `product_`. Without oneDNN, `packed_` is a plain copy of the weight; for
+  // the forward pass, the copy is transposed.
   void* packed_ = nullptr;
 };
 

@@ -12,8 +12,8 @@
 
 namespace msrec {
 
-// Writes the output [N, width]. For the gradient, also writes the result of the attention to
-// `attended` [N, width].
+// Writes the output [N, width]. Also writes the result of the attention to `attended` [N, width];
+// the computation of the gradient needs `attended`.
 void GatedAttend(const AttentionForm& form, const RowScales& norm, const Lists& lists,
                  const float* projected, float* attended, float* output, ThreadPool* pool);
 

@@ -9,8 +9,8 @@ namespace msrec {
 namespace {
 
 constexpr double kTasks = 64.0;
-// Fixed work per list, or per row of an attention, in addition to the work that depends on the
-// list's length. The unit is the work of one row.
+// The part of the work that does not depend on a list's length: the same amount for each list and,
+// in an attention, for each row. The unit is the work of one row.
 constexpr double kFixedWork = 16.0;
 
 double WorkOf(int64_t length, Work work) {

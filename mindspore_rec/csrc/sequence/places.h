@@ -20,7 +20,7 @@ struct PlaceForm {
   const int64_t* times = nullptr;  // time of each value, or null to use distances
 };
 
-// Writes output [N, dim]: each value plus the row for its place.
+// Writes output [N, dim]. Each row is the sum of a value and the table's row for the value's place.
 void AddPlaces(const PlaceForm& form, const Lists& lists, const float* values, const float* table,
                float* output, ThreadPool* pool);
 

@@ -38,8 +38,8 @@ struct GatedSums {
   float* shift;  // [width]
 };
 
-// Parameters of a Dice: for each column, the slope below 0, and the moments that normalize the
-// column.
+// Parameters of a Dice activation: for each column, the slope below 0, and the moments that
+// normalize the column.
 struct DiceColumns {
   const float* alpha;
   const float* mean;
@@ -54,7 +54,7 @@ struct DiceSlopes {
 };
 
 // Sizes of a product. The rows of b and c are `ldb` and `ldc` floats apart; element (i, p) of a is
-// a[i row_step + p step].
+// a[i * row_step + p * step].
 struct SmallShape {
   int64_t m, n, k;
   int64_t row_step, step;
@@ -123,7 +123,7 @@ struct SequenceKernels {
   void (*sum_rows)(int64_t count, int64_t width, const float* x, float* sum);
   void (*sum_weighted)(int64_t count, int64_t width, const float* weights, const float* x,
                        float* sum);
-  // Writes the rows weights[j] * row.
+  // Writes weights[j] * row to row j of x, for each j.
   void (*weigh_rows)(int64_t count, int64_t width, const float* weights, const float* row,
                      float* x);
   // Writes the dot product of each row of x and the vector `row`, plus `shift`.

@@ -217,9 +217,9 @@ class TargetBackward {
     });
   }
 
-  // Returns the block's sums for a list that continues in another block: for the block's first list
-  // if `which` is 0, and for the last list if `which` is 1. The sums are `dim` floats for the
-  // candidate, followed by `width` floats for the row W c + b of the list.
+  // A list of a block may continue in another block. Returns the block's sums for such a list: for
+  // the block's first list if `which` is 0, and for the block's last list if `which` is 1. The sums
+  // are `dim` floats for the candidate, followed by `width` floats for the row W c + b of the list.
   float* Edge(int64_t block, int64_t which) {
     return edges_.data() + (2 * block + which) * (form_.dim + form_.layers[0].width);
   }
@@ -240,8 +240,8 @@ class TargetBackward {
     }
   }
 
-  // Computes the means over the rows that the gradient of activation k needs. A mean is the sum
-  // over all tasks, divided by the number of rows.
+  // Computes the means that the gradient of activation k needs. A mean is taken over the rows: the
+  // sum over all tasks, divided by the number of rows.
   void Means(size_t k) {
     std::vector<float>& means = means_[k];
     for (size_t c = 0; c < means.size(); ++c) {

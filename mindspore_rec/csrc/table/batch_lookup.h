@@ -43,9 +43,8 @@ class BatchLookup {
   // Find the rows in all shards, and copy the rows' values to the output.
   void Fetch(Batch* batch, LookupPurpose purpose, bool unique, const float* unknown,
              const RowsOut& out);
-  // For each key of one shard that is in the vocabulary and was never trained, set batch->row to a
-  // row with the key's first value. Requires that batch->copies has memory for one row per
-  // position.
+  // In one shard, for each key in the vocabulary that was never trained, set batch->row to a row
+  // with the key's first value. Requires that batch->copies has memory for one row per position.
   void ReadUnseen(Batch* batch, int shard);
 
   TableParts& core_;

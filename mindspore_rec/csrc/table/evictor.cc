@@ -21,9 +21,10 @@ namespace {
 
 constexpr int64_t kMaxTime = std::numeric_limits<uint32_t>::max();
 
-// If the table exceeds its capacity, a step evicts at most kVictimsAStep rows plus twice the number
-// of rows that the step inserted. The eviction of 16,384 rows takes about a millisecond. After the
-// capacity is lowered, several steps may be needed to evict all rows over the capacity.
+// If the table exceeds its capacity, the maximum number of rows that a step evicts is kVictimsAStep
+// plus twice the number of rows that the step inserted. The eviction of 16,384 rows takes about a
+// millisecond. After the capacity is lowered, several steps may be needed to evict all rows over
+// the capacity.
 constexpr uint64_t kVictimsAStep = 16384;
 
 }  // namespace
@@ -90,8 +91,8 @@ void Evictor::SetEventTime(int64_t seconds) {
   context.time = static_cast<uint32_t>(seconds);
   // If a row is older than the first event time, the row's time is set to the first event time.
   if (first) {
-    // If first_time is set although the clock has no time, the clock has been reset. After a reset,
-    // rows with the old first_time do not match the stored digest.
+    // If first_time is set although the clock has no time, the clock has been reset. After a reset
+    // of the clock, rows with the old first_time do not match the stored digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });

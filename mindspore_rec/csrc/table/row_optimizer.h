@@ -29,15 +29,15 @@ class RowOptimizer {
   // Return the unique id of the current rule.
   int64_t binding() const { return binding_; }
 
-  // Copies of all rows. The copies have another layout.
+  // Copies of all rows. The copies have the layout that `rule` requires.
   struct Relaid {
     Rule rule;
     RowLayout layout;
     std::vector<std::unique_ptr<SlabStore>> stores;  // one a shard
     LowerTiers::Relaid lower;
   };
-  // Copy all rows to the layout that `rule` requires, with new optimizer state. If anything fails,
-  // the existing rows are unchanged.
+  // Copy all rows to the layout that `rule` requires, and give the copies new optimizer state. If
+  // anything fails, the existing rows are unchanged.
   Relaid Relay(const Rule& rule);
   // Replace all rows by the copies in `relaid`. Requires that the step's lookups were dropped.
   // Returns the queue in front of the old lower tiers; the table no longer uses this queue. Returns

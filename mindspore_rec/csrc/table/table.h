@@ -89,8 +89,8 @@ class Table {
   // any order. A gradient that must wait for an earlier lookup's gradient is copied. Throws
   // std::runtime_error if the ticket is unknown, for example after a step.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // For each key, add up the gradients of this step. Return the sum of the squares of all these
-  // sums.
+  // For each key, add up the gradients of this step. Return the sum of squares of all elements of
+  // the summed gradients.
   double GradientSquaredNorm();
   // Update the rows by the optimizer. After the update, visit one slice of the table and evict the
   // slice's rows that are due for eviction; also evict rows over the capacity. If a tier fails or
@@ -137,9 +137,9 @@ class Table {
   // PrepareLookup and FinishLookup are the two parts of a training lookup. Between the parts, the
   // workers check that no worker has failed. PrepareLookup does all operations that may fail, and
   // makes no visible change. FinishLookup completes the first prepared lookup; the result is the
-  // same as for LookupTrain. If `handles` is not null, the result is the same as for
-  // LookupWithHandles, without a ticket. FinishLookup fails only if other threads have used the
-  // table since PrepareLookup and, in addition, memory runs out or a tier fails. Requires: the
+  // same as for LookupTrain. If `handles` is not null, FinishLookup also writes the handles, as
+  // LookupWithHandles does, and keeps no ticket. FinishLookup fails only if other threads have used
+  // the table since PrepareLookup and, in addition, memory runs out or a tier fails. Requires: the
   // table is trainable and has no device cache.
   void PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
                      PreparedLookups* prepared);

@@ -35,10 +35,10 @@ class TableChanges {
   // Keep the digest of all rows up to date for KeptDigest, until recording stops. KeepDigest reads
   // the rows in lower tiers and hashes all rows once. The digest is dropped if memory runs out, if
   // a static table is cleared, or if an age limit is turned on or off. The digest is also dropped
-  // if a damaged row in a lower tier is replaced, or if the table's clock was reset and gets a
-  // first event time again. Mark also drops the digest if a row's newest value is in device memory
-  // that the host cannot access. If the digest was dropped, call Mark and then KeepDigest to get a
-  // digest again. Requires an earlier call of Mark. If reading a row throws an exception,
+  // if a damaged row in a lower tier is replaced, or if the table gets a first event time again
+  // after its clock was reset. Mark also drops the digest if a row's newest value is in device
+  // memory that the host cannot access. If the digest was dropped, call Mark and then KeepDigest to
+  // get a digest again. Requires an earlier call of Mark. If reading a row throws an exception,
   // KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
   // Return the digest of all rows, which is the sum of the digests that Table::Digests passes to

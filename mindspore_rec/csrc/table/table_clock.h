@@ -26,8 +26,8 @@ class TableClock {
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
   // Set the horizon to the moment of the last trigger. The horizon must not be later than the
-  // clock. If Eviction::on_trigger is not set, SetHorizon does not change the horizon, which is
-  // always the clock's time.
+  // clock. If Eviction::on_trigger is not set, the horizon is always the clock's time, and
+  // SetHorizon does not change the horizon.
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();

@@ -43,10 +43,10 @@ class TableDevice {
   // `values` and `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes
   // do not match the number of fetched rows, throws std::invalid_argument and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
-  // CountTouched returns the number of slots whose rows have a gradient. Touched writes to `slots`
-  // the slot of each row with a gradient, and fills the rest of `slots` with the scratch slot.
-  // Throws std::runtime_error if `room` is too small. Requires that the host cannot access the
-  // cache's memory.
+  // CountTouched returns the number of slots whose rows have a gradient. The method Touched writes
+  // the slots of rows with a gradient to `slots`, and fills the rest of `slots` with the scratch
+  // slot. Throws std::runtime_error if `room` is too small. Requires that the host cannot access
+  // the cache's memory.
   size_t CountTouched();
   void Touched(int32_t* slots, size_t room);
   // Records that the gradient of lookup `ticket` has been added on the device.

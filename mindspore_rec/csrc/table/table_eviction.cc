@@ -17,7 +17,7 @@ void TableEviction::Set(const Eviction& eviction) {
   TableGuard::Run(&core_, [&] {
     const Eviction before = core_.context.eviction;
     engine_.evictor.Set(eviction);
-    // The digest depends on the age limits that are set.
+    // The digest depends on which age limits are set.
     if ((before.max_idle_steps >= 0) != (eviction.max_idle_steps >= 0) ||
         (before.max_idle_seconds >= 0) != (eviction.max_idle_seconds >= 0)) {
       core_.DropDigest();

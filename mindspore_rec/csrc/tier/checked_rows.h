@@ -14,15 +14,15 @@ namespace msrec {
 
 constexpr size_t kCheckBytes = 4;
 
-// Write row order[i] of `rows` with its checksum to `to` + i * stride, for i in [0, n). The key of
-// this row is keys[order[i]]. Requires: each order[i] is below the number of keys and rows, and
+// For i in [0, n), write row order[i] of `rows`, whose key is keys[order[i]], and the row's
+// checksum to `to` + i * stride. Requires: each order[i] is below the number of keys and rows, and
 // stride is at least row_bytes + kCheckBytes.
 void PutCheckedRows(const int64_t* keys, const char* rows, size_t row_bytes, const int64_t* order,
                     size_t n, size_t stride, char* to);
 
-// Copy n consecutive checked rows from `from`: row i becomes row order[i] of `rows`, and its key is
-// keys[order[i]]. Do not copy a row that does not match its checksum. Return the index i of each
-// row that was not copied.
+// Copy n consecutive checked rows from `from`: row i is copied to row order[i] of `rows`, and the
+// key of row i is keys[order[i]]. Do not copy a row that does not match its checksum. Return the
+// index i of each row that was not copied.
 std::vector<int64_t> TakeCheckedRows(const int64_t* keys, const char* from, size_t row_bytes,
                                      const int64_t* order, size_t n, char* rows);
 

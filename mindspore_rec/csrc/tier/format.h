@@ -14,10 +14,10 @@
 //
 // A record is | crc32c (4) | kind (4) | key (8) | payload |. A row's payload is the row, padded to
 // a multiple of 8 bytes and to at least 16 bytes. A tombstone record lists erased keys. For each
-// erased key, the payload of a tombstone record contains a pair: the key, and the id of the segment
-// in which the erasure was first recorded. The field `key` of a tombstone record contains the
-// number of pairs. The checksum also covers the segment's id and the record's index, so a record is
-// valid only at the place where it was written.
+// erased key, the payload of a tombstone record contains a tombstone: the key, and the id of the
+// segment in which the erasure was first recorded. The field `key` of a tombstone record contains
+// the number of tombstones. The checksum also covers the segment's id and the record's index, so a
+// record is valid only at the place where it was written.
 //
 // The log consists of the records of all segments, in the order of the segments' ids. If a key has
 // several records, the last record is used. Only the last segment may be unsealed.

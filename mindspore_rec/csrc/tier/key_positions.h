@@ -102,7 +102,7 @@ class KeyPositions {
     return UnhashKey(part << kHashBits | process_hashers.tier.Unhash52(hash));
   }
 
-  // An entry is three 32-bit words: a hash of 52 bits and a position of 44 bits.
+  // An entry is three 32-bit words, which contain a hash of 52 bits and a position of 44 bits.
   struct Entry {
     uint32_t low, middle, high;
     Entry() : low(~0u), middle(~0u), high(~0u) {}

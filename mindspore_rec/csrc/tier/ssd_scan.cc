@@ -6,9 +6,9 @@
 // append. A walk reads the log in order. The walk returns a record if the index points to this
 // record when the record is read. A walk that reaches the end of the log finds every row. If
 // writers append so fast that the walk does not reach the end, the walk stops after twice the
-// initial size of the log. After this stop, each part of the index is searched for rows that lie
-// beyond the point where the walk stopped, and these rows are read. If the index points to a row
-// before the point where the walk stopped, the walk has already returned the row.
+// initial size of the log. If the walk stops early, each part of the index is searched for rows
+// that lie beyond the point where the walk stopped, and these rows are read. If the index points to
+// a row before the point where the walk stopped, the walk has already returned the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected. A walk through the index checks all collected
@@ -50,7 +50,7 @@ class SsdScan : public TierScan {
     std::shared_ptr<Segment> segment;
     std::vector<bool> slots;
   };
-  // A damaged record that is a live row.
+  // A damaged record that contains a live row.
   struct Damaged {
     std::shared_ptr<Segment> segment;
     uint64_t position;

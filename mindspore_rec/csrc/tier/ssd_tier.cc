@@ -91,7 +91,7 @@ void SsdTier::Read(const int64_t* keys, size_t n, char* rows, bool* found) {
   stats_.read_bytes += read;
 }
 
-// Sorts the reads in the order of the disk, and merges neighbouring reads.
+// Sorts the reads by position on the disk, and merges neighbouring reads.
 std::vector<Extent> SsdTier::Plan(std::vector<Request>* requests,
                                   const SegmentTable& segments) const {
   std::sort(requests->begin(), requests->end(),

@@ -19,8 +19,8 @@
 //    After errors other than a failed sync, the tier can still be written.
 //  * While a tier is open for writing, its directory cannot be opened a second time, not even
 //    read-only (ensured by a lock on the directory's LOCK file).
-//  * A Scan reads the log in order, in blocks. A block has at most two megabytes, or contains one
-//    larger row. A Scan needs memory for a few blocks. If rows are appended as fast as the scan
+//  * A Scan reads the log in order, in blocks. A block has at most two megabytes, unless a single
+//    row is larger. A Scan needs memory for a few blocks. If rows are appended as fast as the scan
 //    reads them, the scan finally reads the remaining rows through the index.
 //
 // Any thread may call any method; Close makes all other calls end. A forked child must neither use

@@ -64,7 +64,7 @@ std::unique_ptr<Uring> Uring::TryCreate(unsigned depth, size_t buffer_bytes) {
   ring->cq_tail_ = word(params.cq_off.tail);
   ring->cq_mask_ = *word(params.cq_off.ring_mask);
   ring->cqes_ = reinterpret_cast<io_uring_cqe*>(base + params.cq_off.cqes);
-  // Entries are used in the order of their places.
+  // Position i of the queue always refers to entry i.
   for (uint32_t i = 0; i < params.sq_entries; ++i) word(params.sq_off.array)[i] = i;
 
   // The buffers' pages are pinned once, so a read need not look up the pages. If the system's

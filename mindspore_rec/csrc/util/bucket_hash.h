@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keyed hash decides where in memory a key is stored. It determines the key's bucket, probe
-// sequence and tag. An attacker who chooses keys cannot know which keys share a bucket, because the
-// hash depends on secrets. Each process obtains random secrets from the system when the library is
-// loaded, so nothing outside the process may depend on the keyed hash. The keyed hash must not
-// affect, for example, the contents of files, the order of rows or the choice of evicted rows. The
-// hash for files, row order and eviction is in hash.h.
+// The keyed hash decides where in memory a key is stored. The hash determines the key's bucket,
+// probe sequence and tag. An attacker who chooses keys cannot know which keys share a bucket,
+// because the hash depends on secrets. Each process obtains random secrets from the system when the
+// library is loaded, so nothing outside the process may depend on the keyed hash. The keyed hash
+// must not affect, for example, the contents of files, the order of rows or the choice of evicted
+// rows. The hash for files, row order and eviction is in hash.h.
 //
 // A hash consists of three multiplications by secret odd numbers. Between two multiplications, a
 // shift and an XOR mix the high bits into the low bits. The keyed hash takes as many instructions
@@ -13,17 +13,17 @@
 // Dietzfelbinger et al. 1997): the products of two different words rarely have equal top bits. A
 // single multiplication is not enough, because it maps an arithmetic progression to an arithmetic
 // progression. Two multiplications and the shifts destroy every arithmetic progression. A third
-// multiplication is necessary: in tests with only two, one seed in a hundred distributed the
-// multiples of a power of two badly. The hash prevents an attacker from choosing keys that share
-// buckets. The hash is not a cipher: it does not protect against an attacker who can observe hash
-// values.
+// multiplication is necessary: in tests with only two multiplications, one seed in a hundred
+// distributed the multiples of a power of two badly. The hash prevents an attacker from choosing
+// keys that share buckets. The hash is not a cipher: it does not protect against an attacker who
+// can observe hash values.
 #pragma once
 
 #include <cstdint>
 
 namespace msrec {
 
-// The secrets of one bijection of 64-bit words and of one bijection of 52-bit words.
+// Two bijections with secret constants: one of 64-bit words, and one of 52-bit words.
 class BucketHasher {
  public:
   // Derives the secrets from a seed; equal seeds give equal hashes.

@@ -42,10 +42,11 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value) {
 
 // Return one of the two float16 numbers nearest to a number: the next lower or the next higher. The
 // probability of the higher number is chosen so that the expected value of the result is `value`,
-// up to 2^-32 of the last bit. The uniform 32-bit number `random` is added to the discarded bits;
-// the first discarded bit has the weight 2^31. If the addition to the discarded bits has a carry,
-// the number is rounded away from zero. For numbers between 65504 and 65536, the next higher
-// float16 is infinity. A number that is already a float16 stays unchanged; NaN stays NaN.
+// with an error of at most 2^-32 of the last bit. The uniform 32-bit number `random` is added to
+// the discarded bits; the first discarded bit has the weight 2^31. If the addition to the discarded
+// bits has a carry, the number is rounded away from zero. For numbers between 65504 and 65536, the
+// next higher float16 is infinity. A number that is already a float16 stays unchanged; NaN stays
+// NaN.
 __attribute__((always_inline)) inline uint16_t ToFloat16(float value, uint32_t random) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));

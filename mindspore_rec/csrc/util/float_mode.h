@@ -2,7 +2,7 @@
 //
 // DefaultFloatMode: sets IEEE 754's default arithmetic for a scope. Another library may have
 // changed the thread's mode (denormal numbers as zeros, rounding towards zero, traps), and new
-// threads inherit the mode. The bits of a row must not depend on the thread's mode.
+// threads inherit the mode. The bits of a row must not depend on the thread's floating-point mode.
 #pragma once
 
 #include <cstdint>

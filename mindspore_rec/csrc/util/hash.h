@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Hashes on which files and other processes depend. The hashes in this file choose a key's shard,
-// worker and counters in a sketch, and decide about random admission. Each hash depends only on the
-// function's arguments. Files and other processes rely on the hashes, so changing a hash changes
-// the format.
+// its worker and its counters in a sketch, and decide whether random admission admits the key. Each
+// hash depends only on the function's arguments. Files and other processes rely on the hashes, so
+// changing a hash changes the format.
 //
 // The hashes in this file can be inverted, so an attacker can choose keys whose hashes agree in any
 // bits. To choose places in memory, use the keyed hash in bucket_hash.h.

@@ -28,7 +28,7 @@ extern std::atomic<uint64_t> forks;
 // may equal the id of an ancestor that has ended, because the system reuses process ids.
 inline uint64_t ForkCount() { return process_internal::forks.load(std::memory_order_relaxed); }
 
-// The process that created an object.
+// Records which process created an object.
 class OwnerProcess {
  public:
   bool here() const { return forks_ == ForkCount(); }

@@ -23,12 +23,13 @@ constexpr uint64_t kInside = 0xffff;  // number of workers
 constexpr uint64_t kOpen = kInside + 1;
 constexpr uint64_t kLoop = 2 * kOpen;
 
-// If there is no loop, a worker polls for this time, and then sleeps. An operator starts several
-// loops within microseconds, and waking a sleeping thread takes longer than one of these loops. If
-// a worker polled for much longer, MindSpore's own threads could not use the worker's core.
+// If there is no loop, a worker polls for the time kSpin, and then sleeps. An operator starts
+// several loops within microseconds, and waking a sleeping thread takes longer than one of these
+// loops. If a worker polled for much longer, MindSpore's own threads could not use the worker's
+// core.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
-// If workers still run a task, the caller polls for this time, and then sleeps.
+// If workers still run a task, the caller polls for the time kWaitSpin, and then sleeps.
 constexpr auto kWaitSpin = std::chrono::microseconds(300);
 
 inline void CpuRelax() {

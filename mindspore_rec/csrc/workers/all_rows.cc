@@ -163,7 +163,7 @@ ExportedRows AllRows::Export(bool with_state) {
 }
 
 ExportedRows AllRows::ExportKeys(const IdView& keys, bool with_state) {
-  // If no rows are exported, the result still has the dimension and the width of the state.
+  // If no rows are exported, the result still has the table's dimension and state width.
   const ExportedRows none = table_.ExportKeys({nullptr, 0, true}, with_state);
   ExportedRows all = NewRows(keys.size, none.dim, none.state_width);
   ForParts(ByOwner(keys, {}), [&](int, const Part& part, auto& rows) {

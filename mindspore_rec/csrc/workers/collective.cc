@@ -87,8 +87,8 @@ void Collective::Begin() {
   RequireSuccess();
   if (least_room >= most) return;
   // Reserve more memory than this exchange needs, so that later exchanges of about this size call
-  // Agree only once. If any worker needs more memory than it has reserved, all workers learn this
-  // from the headers, and each worker calls Agree again.
+  // Agree only once. The headers tell all workers whether any worker needs more memory than it has
+  // reserved. If so, each worker calls Agree again.
   Try([&] { mine.recv.Reset(most + most / 4); });
   Agree();
 }

@@ -93,9 +93,9 @@ class Communicator {
   // such call. Any thread may call waiting().
   std::string waiting() const;
 
-  // Make the channel unusable. Call GiveUp if this worker cannot do what the other workers wait
-  // for. After GiveUp, the other workers' calls fail instead of waiting, or the job ends with the
-  // message `why`.
+  // Make the channel unusable. Call GiveUp if this worker cannot do the work that other workers
+  // wait for. After GiveUp, the other workers' calls fail instead of waiting, or the job ends with
+  // the message `why`.
   void GiveUp(const char* why) { DoGiveUp(why); }
 
   // Collective calls. Sizes are in bytes and have no limit. The memory to send and the memory to

@@ -27,8 +27,8 @@ class LookupExchange {
   void Run();
 
  private:
-  // Number of free bytes before the rows of a message, for a row's metadata. The free bytes fill a
-  // cache line, so the rows begin at a cache line's start.
+  // Number of free bytes before the rows of a message. These bytes leave space for the metadata of
+  // a row. The free bytes fill a cache line, so the rows begin at a cache line's start.
   static constexpr size_t kLine = 64;
 
   struct One {
@@ -46,9 +46,9 @@ class LookupExchange {
     bool replicated() const { return table().placement().replicated(); }
     // Number of keys that this worker sends to worker r.
     size_t sent(int r) const { return kept->keys.count(replicated() ? 0 : r); }
-    // The number type of rows in messages. Rows of a replicated table are sent as float32, the type
-    // of the lookup's output. Rows of a table that is not replicated are sent in the table's own
-    // type, without rounding.
+    // The type of the numbers in a row, when the row is sent in a message. Rows of a replicated
+    // table are sent as float32, the type of the lookup's output. Rows of a table that is not
+    // replicated are sent in the table's own type, without rounding.
     NumberType type() const {
       return replicated() ? NumberType::kFloat32 : here().config().precision.value;
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages of lookups over workers. Keys and their occurrences are sent to the owners, and the
-// owners return rows and handles. A message to a worker consists of the parts of all lookups, in
-// order.
+// The messages that workers exchange in a lookup. Keys and their occurrences are sent to the
+// owners, and the owners return rows and handles. A message to a worker consists of the parts of
+// all lookups, in order.
 #include <algorithm>
 #include <cstring>
 #include <string>

@@ -260,8 +260,8 @@ void MpiJob::EndHung(const std::string& why) {
     if (r != rank_) Note(r, kReportNote);
   }
   PrintReport(why);
-  // The other workers receive kReportNote within 0.1 s. Printing the reports takes about 0.1 s
-  // more.
+  // The other workers receive kReportNote within 0.1 s. The other workers then print their reports,
+  // which takes about 0.1 s.
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < milliseconds(1500)) {
     TakeNotes();

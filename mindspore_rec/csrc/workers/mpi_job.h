@@ -68,8 +68,8 @@ class MpiJob {
   void RequireMember() const;
 
   // Announce the end of this worker, and wait until all workers have announced their end. Return
-  // false at once if another worker still waits for this worker in an exchange. Before the
-  // announcement, other threads get at most 5 seconds to finish their exchanges.
+  // false at once if another worker still waits for this worker in an exchange. Before Leave
+  // announces the end, other threads get at most 5 seconds to finish their exchanges.
   bool Leave();
   // Calls Leave, then ends MPI; channels are then unusable. Throws WorkerError if another worker
   // waits for this worker.
@@ -81,7 +81,8 @@ class MpiJob {
   // and, as a result, the job. EndHung first tells all other workers to print what they wait for,
   // and their stacks. EndLeft is called if this worker waits for the worker with rank `left`, which
   // has announced its end. Before this worker ends, EndLeft waits at most 20 seconds until the
-  // worker with rank `left` exits. The job then gets the exit code of worker `left`.
+  // worker with rank `left` exits. The job then ends with the exit code of the worker with rank
+  // `left`.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

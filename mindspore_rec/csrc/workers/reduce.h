@@ -58,7 +58,7 @@ struct WorkerDifference {
 };
 
 // Compares the checksums of each span between the workers; returns no value if all checksums agree.
-// Collective. If workers have different numbers of spans, the result is the first span.
+// Collective. If workers have different numbers of spans, the first span is returned as different.
 std::optional<WorkerDifference> FindDifference(Communicator& channel,
                                                const std::vector<ByteSpan>& spans);
 

@@ -18,8 +18,8 @@
 
 namespace msrec {
 
-// Kinds of operators. For each kind, OpTimes contains the number of a table's calls and their total
-// time. The placement report uses OpTimes.
+// Kinds of operators. For each kind of operator, OpTimes contains the number of calls for a table
+// and the total time of these calls. The placement report uses OpTimes.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {
@@ -30,8 +30,8 @@ struct OpTimes {
 struct Registered {
   int64_t id = 0;
   std::shared_ptr<Table> table;
-  // The table over all workers; `table` is this worker's part of it. Null if there is only this
-  // process.
+  // The whole table, on all workers; `table` is this worker's part of the table. Null if there is
+  // only this process.
   std::shared_ptr<ShardedTable> over_workers;
   // True if a newer table has the same name. The older table keeps its rows, and becomes usable
   // again after the newer table is closed.
@@ -54,10 +54,10 @@ struct TableReplaced : std::runtime_error {
 };
 
 // Creates a table. Throws std::invalid_argument if the name is empty, and NameTaken if an open
-// table of the same scope has the name. If `replace` is true, the new table gets its name even if
-// another open table has the same name. While the new table is open, FindTable throws TableReplaced
-// for the older table. Any thread may call CreateTable. In a forked child, the parent's tables are
-// not open.
+// table of the same scope has the name. If `replace` is true, a table is created even if another
+// open table has the same name. While the new table is open, FindTable throws TableReplaced for the
+// older table. Any thread may call CreateTable. In a forked child, the parent's tables are not
+// open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
 // Throws TableClosed if table `id` was closed, and TableReplaced if a newer table has the table's
@@ -71,8 +71,8 @@ std::shared_ptr<Table> FindTableByName(const std::string& name);
 // Throws TableReplaced if a newer table has the name of `registered`.
 void CheckNotReplaced(const Registered& registered);
 
-// Throws std::runtime_error if registered.rows_missing is set. Without its saved rows, the table
-// does not fit the network's other weights.
+// Throws std::runtime_error if registered.rows_missing is set. Without the table's saved rows, the
+// table does not fit the network's other weights.
 void CheckRowsGiven(const Registered& registered);
 
 // Closes the table and frees its rows and name. If there are older tables with the same name, the

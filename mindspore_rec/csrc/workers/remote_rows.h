@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RemoteRows reads and changes the rows that one other worker owns. RemoteRows sends requests to
-// the RowService of this other worker. The methods match the methods of Table; ids must be int64
-// and contiguous.
+// the RowService of that worker. The methods match the methods of Table; ids must be int64 and
+// contiguous.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace msrec {
 
 class RemoteRows {
  public:
-  // Requires: table and group outlive this object; the table is this worker's part.
+  // Requires: `table` is this worker's part of the table; `table` and `group` outlive this object.
   RemoteRows(Table& table, WorkerGroup* group, int worker)
       : table_(table), group_(*group), worker_(worker) {}
 

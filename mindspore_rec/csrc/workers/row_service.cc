@@ -15,8 +15,8 @@
 namespace msrec {
 namespace {
 
-// Wait times between two checks for a request. The wait is short after a request, and doubles with
-// each check that finds no request.
+// Shortest and longest wait between two checks for a request. The wait is short after a request,
+// and doubles with each check that finds no request.
 constexpr auto kShortestNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(5000);
 // Workers create their tables at different times. If a request's table does not exist yet, the

@@ -79,7 +79,7 @@ class ShardedTable {
 
   // Send the ids of a later batch to the owners of the rows. Each owner prefetches the rows that
   // any worker requests; see TableTiers::Prefetch. Return the number that this worker's table has
-  // given to the batch. All workers call Prefetch, with an exchange that no operator uses.
+  // given to the batch. All workers call Prefetch. Requires: no operator uses the exchange `ahead`.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // For each key of this worker's lookup `ticket`, add the gradients of the key's occurrences;

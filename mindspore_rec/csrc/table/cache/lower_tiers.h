@@ -41,7 +41,7 @@ class LowerTiers {
   const CacheSettings& settings() const { return settings_; }
   // Return the number of rows that are in a lower tier only; 0 before the first call of Queue.
   int64_t rows() const { return rows_; }
-  // Change the number of rows that are only in a lower tier by `more`, which may be negative.
+  // Add `more`, which may be negative, to the number of rows that are only in a lower tier.
   void AddRows(int64_t more) { rows_ += more; }
   Fetches& fetches() { return fetches_; }
 

@@ -116,8 +116,8 @@ class DigestSums {
     of_.erase(seen);
   }
 
-  // Pointers to recently used sums of the map. Most rows share a few times of last use, so the map
-  // is rarely searched.
+  // A cache of pointers to the recently used sums in the map `of_`. Most rows share a few times of
+  // last use, so the map is rarely searched.
   class Recent {
    public:
     struct Sum {

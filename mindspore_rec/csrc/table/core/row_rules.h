@@ -19,8 +19,8 @@ inline void FillTime(const ShardContext& context, RowMeta* meta) {
   if (meta->last_time == 0 && context.time != 0) meta->last_time = context.first_time;
 }
 
-// For an evaluation lookup: return the row in `block`, a copy of a row in a lower tier. Return null
-// if the row is due for eviction.
+// Return the row that an evaluation lookup reads from a lower tier, or null if the row is due for
+// eviction. `block` contains a copy of the row.
 inline const char* ReadThrough(const ShardContext& context, char* block) {
   FillTime(context, Meta(block));
   return context.Due(*Meta(block)) ? nullptr : block;

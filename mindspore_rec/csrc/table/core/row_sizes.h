@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RowSizes: the number of bytes of a row, of each part of a row, and of the index per row. All
-// computations with row sizes use RowSizes, for example limits in bytes, and memory estimates for a
-// table that does not exist yet.
+// computations with row sizes use RowSizes. Examples are the computation of a limit in bytes, and
+// the memory estimate for a table that does not exist yet.
 #pragma once
 
 #include <cstddef>

@@ -72,7 +72,7 @@ class Shard {
   // std::bad_alloc.
   void Reserve(size_t rows);
   // Reserve memory for `keys` keys in the change log and in the eviction log. After this call,
-  // lookups, puts and erasures of these keys allocate no memory for logs. Throws std::bad_alloc.
+  // lookups, puts and erasures of `keys` keys allocate no memory for logs. Throws std::bad_alloc.
   void ReserveNotes(size_t keys);
   // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. If the
   // purpose is kTrain or kInsert, admitted keys get rows, and all rows are counted and touched. If
@@ -185,7 +185,7 @@ class Shard {
   // that must stay in host memory for the current step or call are left out. Rows that prefetched
   // batches have pinned are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
-  // Return the row of the candidate in `place`.
+  // Return the row that is stored in `place`.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
   // Free the place of a row that has been demoted to a lower tier.
   void FreeDemoted(uint32_t place) noexcept;

@@ -18,8 +18,8 @@
 
 namespace msrec {
 
-// For tables with lower tiers: the indexes of the step, the call and the prefetched batches that
-// pin rows in host memory. Because the indexes wrap around, a row that was not touched for a very
+// Indexes of the steps, calls and prefetched batches that pin rows in host memory; used only in
+// tables with lower tiers. Because the indexes wrap around, a row that was not touched for a very
 // long time may stay pinned longer than necessary. Pinning a row longer than necessary is harmless.
 struct Pins {
   uint16_t step = 1;  // index of this step, in the pins of its rows; 15 bits

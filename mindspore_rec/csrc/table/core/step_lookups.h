@@ -50,14 +50,15 @@ class StepLookups {
   // still missing, copy the new gradient and add the copy later. If Accumulate throws, nothing was
   // added.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Add the gradients that wait for an earlier gradient to the sum, in the order of the lookups.
-  // Stop at the first lookup whose gradient is still missing. If `all` is true, add all waiting
-  // gradients.
+  // Add to the sum, in the order of the lookups, the gradients that wait for an earlier gradient.
+  // Stop at the first lookup whose gradient is still missing. If `all` is true, do not stop: add
+  // all gradients that wait.
   void MergeDeferred(bool all);
   GradientSum& gradients() { return gradients_; }
   // The tokens of the gradients since the last step.
   GradientTokens& tokens() { return tokens_; }
-  // Adds up the gradients of each key, and returns the sum of the squares of these sums.
+  // Adds up the gradients of each key, and returns the sum of squares of all elements of the summed
+  // gradients.
   double SquaredNorm();
 
   // Drop lookups and gradients at the end of the step.
@@ -71,8 +72,8 @@ class StepLookups {
   void ReserveNote();
   void Note(const IdView& ids);
   // Return, for each training lookup of this step, the hash (HashIds) of the ids and the number of
-  // ids. If this step has no training lookups, return the hashes and numbers of the last step that
-  // had training lookups.
+  // ids. If this step has no training lookups, return the same data of the last step that had
+  // training lookups.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }

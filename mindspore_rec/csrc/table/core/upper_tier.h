@@ -49,9 +49,9 @@ class UpperTier {
   // Make the batch's keys unique, fill batch->row with the keys' rows in host memory, and pin these
   // rows. Append to missing[shard] the batch positions of the keys that have no row in host memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
-  // Do the same as FindInHost for a batch whose keys are already unique. Unlike in FindInHost,
-  // `missing` is one vector for the keys of all shards. Hold the rows for the prefetched batch with
-  // number `number`.
+  // Do the same as FindInHost for a batch whose keys are already unique. Here, `missing` is one
+  // vector for the keys of all shards; in FindInHost, each shard has a vector. Hold the rows for
+  // the prefetched batch with number `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Return whether host memory has a row of key, even if the row is due for eviction.
   bool Holds(int64_t key) const;
@@ -118,12 +118,12 @@ class UpperTier {
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Reserve memory to record deleted keys: the keys of all rows in host memory, all keys of a
-  // vocabulary, and `keys`, whose rows are in lower tiers. Throws std::bad_alloc.
+  // Reserve memory to record that keys were deleted: the keys of all rows in host memory, all keys
+  // of a vocabulary, and the argument `keys` (keys of rows in lower tiers). Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Add to the change log the vocabulary's keys, if the table has a vocabulary, and `keys`, whose
-  // rows are in lower tiers. The rows of these keys were removed, have their first values again, or
-  // have another layout.
+  // Add keys to the change log: the vocabulary's keys that this worker owns, if the table has a
+  // vocabulary, and the argument `keys` (keys of rows in lower tiers). The rows of these keys were
+  // removed, have their first values again, or have another layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, a row in a

@@ -66,8 +66,8 @@ class DeviceRows {
     const uint32_t slot = map_.Find(key);
     return slot == SlotMap::kNone || gone_[slot] ? SlotMap::kNone : slot;
   }
-  // Writes one slot to `slots` for each distinct key of the batch that belongs to the shard. If the
-  // key has no row in the cache, the slot is SlotMap::kNone.
+  // For each distinct key that the batch has in the shard, writes the slot of the key to `slots`.
+  // If the key has no row in the cache, the slot is SlotMap::kNone.
   void FindAll(const Batch& batch, int shard, uint32_t* slots) const;
   // Marks the row in the slot as changed; `host` is the row's block.
   void MarkDirty(uint32_t slot, char* host) {
@@ -93,10 +93,10 @@ class DeviceRows {
   // Reserves memory, so that the next call of Assign cannot run out of memory. The batch's keys
   // must be unique.
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);
-  // Assigns a slot to each distinct key of the batch that has a row. `slots` has the layout of
-  // batch.key; rows to move are appended to `swaps`. Requires: the batch's keys fit into the cache
-  // (Needed), and ReserveAssign was called. Assign cannot fail if the keys fit and ReserveAssign
-  // was called.
+  // Assigns a slot to each distinct key of the batch, if the key has a row. `slots` has the layout
+  // of batch.key; rows to move are appended to `swaps`. Requires: the batch's keys fit into the
+  // cache (Needed), and ReserveAssign was called. Assign cannot fail if the keys fit and
+  // ReserveAssign was called.
   void Assign(const Batch& batch, uint32_t* slots, std::vector<SlotSwap>* swaps);
   // Moves rows between the cache and the rows' blocks in host memory. Requires shared memory.
   void Move(const std::vector<SlotSwap>& swaps);

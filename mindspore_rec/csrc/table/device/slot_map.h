@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlotMap: maps keys to slots of a device cache. If no slot is free, a new key replaces another
-// key, the victim, in its slot. With LRU, the victim is the least recently used key. With LFU, the
+// SlotMap: maps keys to slots of a device cache. If no slot is free, a new key takes the slot of
+// another key, the victim. With LRU, the victim is the least recently used key. With LFU, the
 // victim is the least often used key. If several keys are used equally often, the victim is the
 // least recently used key among these keys. Keys that were used since the last call of NextStep are
 // pinned: no other key can replace a pinned key.
@@ -53,8 +53,8 @@ class SlotMap {
   size_t bytes() const;
 
  private:
-  // A slot in which a new key may replace the present key. A new key goes to the candidate with the
-  // lowest priority.
+  // A slot in which a new key may replace the present key. A new key takes the candidate slot with
+  // the lowest priority.
   struct VictimCandidate {
     uint64_t priority;
     uint32_t slot;
