@@ -198,7 +198,9 @@ class Catalog:
         return sum(kind == "delta" and at > step for at, kind in self.names.values())
 
     def first_chain(self) -> list[Entry]:
-        """Return a full checkpoint and deltas to the newest reachable state; [] if none exist."""
+        """Return the full checkpoint and the deltas that lead to the newest reachable state; [] if
+        no state is reachable.
+        """
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:

@@ -86,7 +86,7 @@ class SharedRows:
             version: name of the new version.
 
         Raises:
-            RuntimeError: a reader has spent 10 s on a lookup in an earlier version.
+            RuntimeError: a reader's lookup, in an earlier version of the rows, has run for 10 s.
         """
         self._writer.publish(version, b"")
 

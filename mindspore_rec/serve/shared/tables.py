@@ -94,7 +94,7 @@ class WrittenTable:
         self._swept = (0, 0)
 
     def quantise_rows(self, rows: str) -> None:
-        """Do nothing, because the memory already stores rows in the type `rows`."""
+        """Do nothing, because the rows in memory already have the type `rows`."""
         assert rows == self._rows
 
     def clear_rows(self) -> None:

@@ -208,8 +208,8 @@ def _note(
 ) -> None:
     """Add metrics to the history.
 
-    If the last entry has the same step, and the same values of the common metrics, update the last
-    entry.
+    Update the last entry instead if its step equals `step`, and its values of metrics that are also
+    in `metrics` are equal.
     """
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(

@@ -24,7 +24,7 @@ class TargetRows(nn.Cell):
 
     Args:
         cell: the cell.
-        marks: `Marks` object to which the cell adds its marks.
+        marks: object in which the cell records its marks.
 
     Inputs and outputs are the same as for `TargetAttention`.
     """
