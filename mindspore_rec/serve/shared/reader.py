@@ -55,7 +55,7 @@ class _Runner(OnnxRunner):
         self._state = state
 
     def weights(self) -> Mapping[str, Any]:
-        """Return the dense parameters of the state that the calling thread has entered."""
+        """Return the dense parameters of the calling thread's current state."""
         return self._state().weights
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scrubbing in training: digests check rows in memory, checksums check rows on Redis and SSDs."""
+"""Scrubbing in training: digests check rows in memory; checksums check rows on Redis and SSDs."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class KeptBatches(BatchWrapper):
                 table.close()
 
     def change(self, batch: Batch) -> Batch:
-        """Return the batch with the histories instead of the events."""
+        """Return the batch after replacing the events by the histories."""
         names = tuple(self.schema.arrays) if batch.names is None else batch.names
         if len(names) != len(batch.columns):
             return batch  # the arrays of a network, with histories
