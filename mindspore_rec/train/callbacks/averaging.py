@@ -66,8 +66,8 @@ class WeightAverage(ResumedCallback):
     """
 
     # A RecCheckpoint, which saves the last weights, and an EarlyStopping, which restores the best
-    # weights, are called before this callback. When training ends, this callback is called last,
-    # and assigns the averages to the model's weights.
+    # weights, are called before this callback. When training ends, this callback then assigns the
+    # averages to the model's weights.
     runs_last = 2.5
 
     def __init__(self, model: Any, decay: float = 0.999) -> None:

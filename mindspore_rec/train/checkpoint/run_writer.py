@@ -190,8 +190,8 @@ class RunWriter:
         def write() -> list[tuple[TableParameter, int]]:
             """Write the delta; return pairs (table, mark).
 
-            The changes of the table up to the mark are saved. If nothing was written, return an
-            empty list.
+            Each table's changes up to its mark are saved. If nothing was written, return an empty
+            list.
             """
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []

@@ -159,7 +159,8 @@ class IterableBatches(BatchSource):
         data.load_state_dict(state)
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return the batches of the iterable's method `split_by_worker(worker, workers)`.
+        """Return a source of the batches that the iterable's `split_by_worker(worker, workers)`
+        returns.
 
         Returns: Source of the worker's batches. None if the iterable has no method
             `split_by_worker`, or if the method returns None.

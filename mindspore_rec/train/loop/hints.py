@@ -94,8 +94,8 @@ def hint_undefined(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> Non
     """Warn about a metric that is NaN because of the labels of the data.
 
     Args:
-        metrics: dict from names to the metrics of an evaluation.
-        values: dict from names to the values of the metrics.
+        metrics: dict from names to metric objects of an evaluation.
+        values: dict from names to results of the evaluation.
     """
     for name, metric in metrics.items():
         value = values.get(name)

@@ -102,7 +102,7 @@ class PrefetchStage:
 
         Args:
             most: maximum number of batches that the caller will still request, including the batch
-                that this call returns. Batches beyond this number are not read. Default: None,
+                that this call returns. Batches beyond this maximum are not read. Default: None,
                 which means no limit.
 
         Returns:
