@@ -261,7 +261,7 @@ class Catalog:
 
 
 def _fingerprint(path: str | Path) -> Any:
-    """Return an object that changes when a file in a directory changes; None for no directory."""
+    """Return a value that changes when a file in a directory changes; None for no directory."""
     try:
         stats = [(each.name, each.stat()) for each in os.scandir(path)]
     except OSError:

@@ -189,8 +189,8 @@ class _States:
         """Pass the row digests of `tables` to `take`; return the newest checkpoint in the state.
 
         The thread leaves the state after each part of the index, and enters the state again. The
-        writing process waits until readers have left older states, and fails if a reader stays for
-        some seconds.
+        writing process waits until readers have left older states, and fails if a reader stays in
+        an older state for some seconds.
         """
         with self.inside() as state:
             first, entry = self._reader.state(self._here.place), state.published.entry

@@ -106,7 +106,8 @@ class _Writer(Runner):
 
 
 class ServedInSharedMemory(Served):
-    """Served state in shared memory, for the only process that writes this memory.
+    """Served state in shared memory; the object belongs to the only process that writes this
+    memory.
 
     Readers never wait for a change, and read a change only after its publication. If another
     process wrote the memory and has ended, this process continues from the published state.
@@ -273,7 +274,9 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """If the last report is recent and similar to `scrub`, return the report, else `scrub`."""
+        """Return the last scrub report if it is recent and similar to `scrub`; otherwise return
+        `scrub`.
+        """
         if scrub is None:
             return None
         now = time.monotonic()
