@@ -166,8 +166,8 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare each row's digest with the stored part of the digest; return a message per
-        damaged key.
+        """Compare part of each row's digest with the stored part; return a message for each damaged
+        key.
 
         Raises:
             Exception: a tier cannot be read.

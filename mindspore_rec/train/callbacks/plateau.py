@@ -194,7 +194,7 @@ class EarlyStopping(_Watch):
         KeyError: evaluations do not measure `monitor` (raised during training).
         ValueError: the training is a restart, and the best weights that were saved before the
             restart are missing. A ValueError is also raised if `cuts` is set and the optimizers
-            have no constant rate. In both cases, the error is raised when training begins.
+            have no constant rate. Both ValueErrors are raised when training begins.
         OSError: the best weights cannot be written (raised during training).
 
     Example:

@@ -3,7 +3,7 @@
 
 The lists are divided into groups, and each run of a loop pads and computes one group. The lists of
 a group have about `_MOST_SCORES` scores together. A list with more than `_MOST_SCORES` scores forms
-a group alone. Several runs process such a long list; each run computes the scores of some of the
+a group alone. Several runs process the long list; each run computes the scores of some of the
 list's queries. Memory is limited for lists of any length, and a batch of short lists takes one run.
 """
 
@@ -43,7 +43,7 @@ class AttentionForm:
 
 @dataclass(frozen=True)
 class _Runs:
-    """Runs of the loop over groups of lists; each run computes some queries of one group.
+    """Runs of a loop; each run computes some queries of one group of lists.
 
     Attributes:
         count: number of runs, int64 `[1]`.
