@@ -289,7 +289,7 @@ class Predictor:
         return self._run.status(following, self._poll_seconds)
 
     def digests(self, parts: int = 1) -> StateDigests:
-        """Return the digest of each table, over the table's rows in memory and in tiers.
+        """Return each table's digest, which covers the table's rows in memory and in tiers.
 
         `digests` reads every row. Predictions from a table wait while the table's rows are read,
         and new checkpoints wait until all digests are complete.

@@ -118,8 +118,9 @@ class ServedInSharedMemory(Served):
             have the same network even if a restarted training writes another network file.
         fd: descriptor of the shared memory.
         rows: see `Predictor`. Default: 'float32'.
-        inputs, features: see `Predictor`. Default: the inputs and features of the network.
-        place: index of the scrubber's slot among the reader slots in shared memory. Default: the
+        inputs, features: see `Predictor`. Default: the network's inputs and the pipeline of its
+        builder. place: index of the scrubber's slot among the reader slots in shared memory.
+        Default: the
             last slot.
     """
 

@@ -173,8 +173,8 @@ class Delta:
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
         """Store the digests of the tables' rows.
 
-        The digests describe the tables after this delta. Call this method after the tables are
-        marked. No row has changed since the copy, so no digest is computed again.
+        The digests describe the tables after this delta. Call this method after each table's
+        `marks.new()`. No row has changed since the copy, so no digest is computed again.
         """
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 

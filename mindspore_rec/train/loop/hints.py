@@ -160,7 +160,7 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
 
 
 def _vocabulary(cell: nn.Cell) -> int:
-    """Return a cell's vocabulary size; 0 if the cell rejects ids outside the vocabulary."""
+    """Return a cell's vocabulary size; 0 if the cell has no vocabulary, or raises for other ids."""
     if isinstance(cell, VocabularyLookup):
         table: Any = cell.embedding_table
         silent = getattr(table, "out_of_range", "zeros") == "zeros"

@@ -768,8 +768,8 @@ class RecModel(ModelEvaluation):
         No table changes.
 
         Args:
-            *events: tables of raw columns. The tables include the label columns, which determine
-                which rows are events.
+            *events: tables of raw columns. The label columns must be included, because they
+                determine which rows are events.
 
         Returns:
             Function from rows to predictions.
