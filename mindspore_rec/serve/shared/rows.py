@@ -80,7 +80,7 @@ class SharedRows:
         self._writer.erase(0, keys)
 
     def publish(self, version: bytes) -> None:
-        """Publish all changes since the last version to readers, in one step.
+        """Publish to readers, in one step, all changes since the last version.
 
         Args:
             version: name of the new version.

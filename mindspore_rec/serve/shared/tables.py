@@ -197,8 +197,8 @@ class SharedTableRows:
         """Return the digest of each key's row, and an array of bools: True if the key has a row.
 
         If the table does not drop old rows, the second array is True for all keys. If the table
-        drops old rows, the second array is False for each key whose lookup returns the row for
-        unknown keys.
+        drops old rows, the second array is False for each key for which a lookup returns the row
+        for unknown keys.
         """
         place = self._reader.enter()
         try:

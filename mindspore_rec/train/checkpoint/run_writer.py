@@ -361,7 +361,7 @@ class RunWriter:
             logger.warning("announcing %s failed", path, exc_info=True)
 
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
-        """Return a function that returns the fields of a manifest, with a new state id.
+        """Return a function that returns the fields of a manifest; each call makes a new state id.
 
         The parent of a delta is the state that is newest when the returned function is called.
         """

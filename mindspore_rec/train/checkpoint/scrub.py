@@ -25,7 +25,7 @@ class DigestedRows:
     """Rows to scrub in tables that keep digests; rows updated after the last delta are skipped.
 
     Args:
-        tables: the tables; tables without digests are left out (`MapParameter.damaged_rows`).
+        tables: the tables; tables without digests are left out (see `MapParameter.damaged_rows`).
     """
 
     pause = 0.0
