@@ -74,7 +74,8 @@ class RunWriter:
         directory: directory of the run.
         keep: number of full checkpoints to keep.
         model: the manifest's entry for the network that predictors run, or None.
-        announce: function that worker 0 calls with a dict that describes a new checkpoint, or None.
+        announce: function that worker 0 calls with a dict that describes a new checkpoint; None: no
+            call.
         keep_digests: whether each table keeps a digest of each row, for the digests in deltas.
             Default: False.
 

@@ -215,7 +215,8 @@ class DatasetBatches(BatchSource):
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass of the data set."""
-        # The names are read only if needed: to return the names, MindSpore copies the pipeline.
+        # The names are read only if needed, because MindSpore copies the pipeline to return the
+        # names.
         names = tuple(self.column_names) if self._numpy else None
         # The iterator runs in the calling thread. In a separate thread, an error inside the
         # pipeline would crash MindSpore 2.10. In the calling thread, Ctrl-C does not end a wait

@@ -850,7 +850,7 @@ class RecModel(ModelEvaluation):
 
         Raises:
             ValueError: the network was not made from a schema, or cannot be constructed from a
-                description; use `save_checkpoint`.
+                description. Use `save_checkpoint` for such networks.
             FileExistsError, OSError: see `save_checkpoint`.
         """
         if self._rows is None:
