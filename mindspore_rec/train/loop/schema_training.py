@@ -253,7 +253,7 @@ class SchemaTraining:
     # ---- predictions
 
     def tables_after(self, events: Sequence[Any]) -> dict[str, Any]:
-        """Return the network's tables; a log of events replaces each table of users.
+        """Return the network's tables by name, where a log of events replaces each table of users.
 
         Args:
             events: tables of raw columns; their rows contain the events.
