@@ -41,8 +41,8 @@ class Protection:
             `add_protection_arguments`.
 
     Attributes:
-        metrics, bounds, in_flight, drain: objects that are made with any options. tokens, tls, log:
-        objects made from options; an object is None if the object's options are
+        metrics, bounds, in_flight, drain: objects that are always made.
+        tokens, tls, log: objects made from options; an object is None if the object's options are
             not set.
 
     Raises:

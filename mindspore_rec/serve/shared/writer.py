@@ -119,8 +119,8 @@ class ServedInSharedMemory(Served):
         fd: descriptor of the shared memory.
         rows: see `Predictor`. Default: 'float32'.
         inputs, features: see `Predictor`. Default: the network's inputs and the pipeline of its
-        builder. place: index of the scrubber's slot among the reader slots in shared memory.
-        Default: the
+            builder.
+        place: index of the scrubber's slot among the reader slots in shared memory. Default: the
             last slot.
     """
 

@@ -184,9 +184,9 @@ class EarlyStopping(_Watch):
         best: best value so far; None if there was no evaluation yet.
         best_step: step of the best evaluation, counted from the beginning of the run; 0 if there
             was no evaluation yet.
-        path: list of pairs `(steps, factor)`, in the order of training. To reach the best weights,
-            the training made `steps` steps at `factor` times the initial learning rates, for each
-            pair. Steps that a cut has undone are not counted.
+        path: list of pairs `(steps, factor)`, in the order of training. For each pair, the training
+            made `steps` steps at `factor` times the initial learning rates, to reach the best
+            weights. Steps that a cut has undone are not counted.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does

@@ -208,8 +208,8 @@ def _note(
 ) -> None:
     """Add metrics to the history.
 
-    Update the last entry instead if its step equals `step`, and its values of metrics that are also
-    in `metrics` are equal.
+    If the last entry has the step `step`, and no value that differs from the value in `metrics`,
+    update the last entry instead.
     """
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(
