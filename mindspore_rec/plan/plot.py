@@ -29,7 +29,7 @@ def check_plot(path: Path) -> None:
 
 
 def save_plot(plan: Plan, path: Path) -> None:
-    """Plot the hit rate over the peak bytes: one line per curve, with the names of its points."""
+    """Plot the hit rate over the peak bytes: one line per curve, and the names of the points."""
     figure = _figure_class()(figsize=(9, 6), layout="constrained")
     axes = figure.add_subplot()
     for number, curve in enumerate(plan.curves):

@@ -73,7 +73,7 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
 
 
 def text_curve(curves: list[Curve], width: int = 72, height: int = 16) -> str:
-    """Draw the hit rate over the bytes (log scale) in text; each curve has its own character.
+    """Draw a text chart of hit rates over bytes on a log scale; each curve has its own character.
 
     Example:
         >>> print(text_curve([Curve("x", [1, 2], [10, 1000], [0.1, 0.9])], width=12, height=3))

@@ -121,7 +121,8 @@ def table_names(schema: Schema) -> list[str | None]:
 def _by_rows(
     keys: np.ndarray, counts: np.ndarray, others: np.ndarray, other_counts: np.ndarray
 ) -> np.ndarray:
-    """Return, for each row of the log, the row's keys in `keys`, then the row's keys in `others`.
+    """Return each log row's keys, row by row: first the row's keys in `keys`, then the row's keys
+    in `others`.
 
     Example:
         >>> keys, others = np.array([1, 2, 3]), np.array([7, 8])

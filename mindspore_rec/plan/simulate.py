@@ -26,7 +26,7 @@ _MAX_COUNT = (1 << 30) - 1
 class Choices:
     """The choices to simulate.
 
-    Each admission threshold is simulated without eviction, and once with each idle limit. Each
+    Each admission threshold is simulated once without eviction, and once with each idle limit. Each
     capacity is simulated with each order of eviction and each threshold in `capacity_admission`,
     without eviction by age.
 

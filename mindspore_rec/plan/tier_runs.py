@@ -85,7 +85,7 @@ class LruTiers:
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)
         ]
-        # Rows that enter one of the tiers 0 to i and leave these tiers again are demoted to
+        # A row that has entered one of the tiers 0 to i, and then leaves these tiers, is demoted to
         # tier i + 1.
         grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
         written = [0, *(lookups - np.cumsum(hits)[:-1] - grew[1:]).tolist()]

@@ -24,7 +24,7 @@ class Tiers:
     Args:
         host: limit of host memory, in rows (int, at least 1) or as a share of the log's distinct
             keys (float in (0, 1]).
-        remote: limit of the remote tier, in rows or as a share; None: no limit. `remote` is
+        remote: limit of the remote tier, in the same units as `host`; None: no limit. `remote` is
             required if `lower` is ('remote', 'ssd'), and must be None for all other values of
             `lower`.
         lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').

@@ -85,7 +85,7 @@ def count_loads(
 
 
 class _SeenKeys:
-    """For each distinct key of the log, counts its lookups and the batches that contain it."""
+    """Counts each distinct key's lookups in the log, and the batches that contain the key."""
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.int64)

@@ -43,7 +43,7 @@ class _UsageError(Exception):
 
 @dataclass(frozen=True)
 class _Checked:
-    """Models, tiers and protection from the command line, after all checks."""
+    """Checked settings from the command line: models, tiers and protection."""
 
     models: list[tuple[str, str]]  # names and directories
     tiers: CacheConfig | None

@@ -198,7 +198,9 @@ class Catalog:
         return sum(kind == "delta" and at > step for at, kind in self.names.values())
 
     def first_chain(self) -> list[Entry]:
-        """Return a full checkpoint and deltas to the newest reachable state; [] if none exist."""
+        """Return the full checkpoint and the deltas that lead to the newest reachable state; [] if
+        no state is reachable.
+        """
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:
@@ -259,7 +261,7 @@ class Catalog:
 
 
 def _fingerprint(path: str | Path) -> Any:
-    """Return an object that changes when a file in a directory changes; None for no directory."""
+    """Return a value that changes when a file in a directory changes; None for no directory."""
     try:
         stats = [(each.name, each.stat()) for each in os.scandir(path)]
     except OSError:

@@ -65,7 +65,7 @@ class InputMaker:
 
     Args:
         features: pipeline whose arrays are the network's first inputs. If the pipeline keeps unused
-            columns, each further input of the network is read from the column of the same name.
+            columns, each network input after these arrays is read from the column of the same name.
         inputs: the network's inputs.
 
     Attributes:

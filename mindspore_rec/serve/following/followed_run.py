@@ -327,7 +327,9 @@ class FollowedRun:
         return finish(), step
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return each table's counts of rows, bytes and operations, from its `stats`."""
+        """Return each table's counts of rows, bytes and operations, which the table's `stats`
+        returns.
+        """
         with self.runner.lock.reading():
             return {name: dict(table.stats()) for name, table in self.runner.tables.items()}
 

@@ -77,7 +77,7 @@ class Predictor:
             rows are quantized when a checkpoint or a delta is loaded. During training, the tables
             may have any number type. With 'int8' or 'int4', the network's tables must have no rows,
             no optimizer and no tiers. Default: 'float32'.
-        tiers: `CacheConfig` with the tiers `remote` or `ssd` for the rows of each table beyond
+        tiers: `CacheConfig` with the tiers `remote` or `ssd`, which store each table's rows beyond
             `host_rows` or `host_bytes`. At the start, the predictor creates a new directory or new
             keys in Redis. At the end, the predictor removes the directory or the keys. A lookup
             does not move rows between tiers. Default: all rows are in host memory.
@@ -289,7 +289,7 @@ class Predictor:
         return self._run.status(following, self._poll_seconds)
 
     def digests(self, parts: int = 1) -> StateDigests:
-        """Return the digest of each table, over the table's rows in memory and in tiers.
+        """Return each table's digest, which covers the table's rows in memory and in tiers.
 
         `digests` reads every row. Predictions from a table wait while the table's rows are read,
         and new checkpoints wait until all digests are complete.

@@ -166,8 +166,8 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare each row's digest with the stored part of the digest; return a message per
-        damaged key.
+        """Compare part of each row's digest with the stored part; return a message for each damaged
+        key.
 
         Raises:
             Exception: a tier cannot be read.
@@ -188,7 +188,9 @@ class _Table:
         return {int(keys[i]): other if present[i] else gone for i in wrong.tolist()}
 
     def _differ(self, keys: np.ndarray, checks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indexes of keys with a wrong digest, and an array: True if a key has a row."""
+        """Return the indexes of keys with a wrong digest, and a bool array: True for each key with
+        a row.
+        """
         digests, present = self.rows.digests(keys)
         wrong = _native.KeptDigests.checks_of(digests) != checks
         if self.rows.leave and (gone := wrong & ~present).any():

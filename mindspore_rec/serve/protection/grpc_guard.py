@@ -37,8 +37,8 @@ _MOST_STREAMS = 256
 
 # Each message that arrives may need as much memory as the largest message, 49 MiB.
 _PLACES, _LINE_OF_PEER, _PATIENCE = 5, 128, 1.0
-# Calls that need no token have small messages and separate places for the messages, so a health
-# check need not wait for slow clients.
+# Messages of calls that need no token are small and have separate places, so a health check need
+# not wait for slow clients.
 _OPEN_PLACES, _OPEN_LINE, _OPEN_LINE_OF_PEER, _OPEN_PATIENCE = 2, 256, 8, 0.1
 
 Behaviour = Callable[[Any, Any], Awaitable[Any]]

@@ -49,7 +49,7 @@ _HITS = {"host": "evaluated_host_hits", "remote": "remote_hits", "ssd": "ssd_hit
 
 
 class Metrics:
-    """Counters of a server for all protocols, and the current state of the server's models.
+    """Counters for all protocols of a server, and the current state of the server's models.
 
     If PROMETHEUS_MULTIPROC_DIR names an empty directory that the processes of one server share, the
     counters are sums over these processes. The metrics of a model come only from the process that

@@ -111,5 +111,5 @@ class Limits:
 
     @property
     def commas(self) -> int:
-        """Maximum number of commas in a body with `elements` elements, rounded up."""
+        """Upper limit for the number of commas in a body with `elements` elements."""
         return self.elements + self.lists + _SIGNS_BESIDES

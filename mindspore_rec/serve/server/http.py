@@ -244,7 +244,7 @@ class Front:
         self._digesting = True
         work = self._digester.submit(read)
         # If the request for digests is cancelled, the thread that computes the digests continues.
-        # Digests for another request may be computed only when the thread has ended.
+        # Digests for another request may be computed only after this computation has ended.
         work.add_done_callback(self._digested)
         text = await asyncio.shield(asyncio.wrap_future(work))
         return Response(text, media_type="application/json")

@@ -35,7 +35,7 @@ class HeldBytes:
         """Count a request's bytes again after more bytes have arrived; return the number of counted
         bytes.
 
-        A request of at most 64 KiB is not counted.
+        The bytes of a request of at most 64 KiB are not counted.
 
         Args:
             before: number of bytes that were counted for the request earlier.

@@ -94,7 +94,7 @@ class Models:
 
     @property
     def ready(self) -> bool:
-        """True if all models are ready, at least one answers, and the server is not stopping.
+        """True if all models are ready, at least one model answers, and the server is not stopping.
 
         A model is ready if all its versions answer requests and its newest state is not too old.
         Models that were unloaded or could not be loaded are ignored.

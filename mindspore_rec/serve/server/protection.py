@@ -41,7 +41,7 @@ class Protection:
             `add_protection_arguments`.
 
     Attributes:
-        metrics, bounds, in_flight, drain: objects that every server has.
+        metrics, bounds, in_flight, drain: objects that are always made.
         tokens, tls, log: objects made from options; an object is None if the object's options are
             not set.
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that one process writes to shared memory and others read; the processes of `--workers`."""
+"""Rows that one process writes to shared memory and other processes read, as with `--workers`."""

@@ -55,7 +55,7 @@ class _Runner(OnnxRunner):
         self._state = state
 
     def weights(self) -> Mapping[str, Any]:
-        """Return the dense parameters of the state that the calling thread has entered."""
+        """Return the dense parameters of the calling thread's current state."""
         return self._state().weights
 
 
@@ -189,8 +189,8 @@ class _States:
         """Pass the row digests of `tables` to `take`; return the newest checkpoint in the state.
 
         The thread leaves the state after each part of the index, and enters the state again. The
-        writing process waits until readers have left older states, and fails if a reader stays for
-        some seconds.
+        writing process waits until readers have left older states, and fails if a reader stays in
+        an older state for some seconds.
         """
         with self.inside() as state:
             first, entry = self._reader.state(self._here.place), state.published.entry

@@ -80,13 +80,13 @@ class SharedRows:
         self._writer.erase(0, keys)
 
     def publish(self, version: bytes) -> None:
-        """Publish all changes since the last version to readers, in one step.
+        """Publish to readers, in one step, all changes since the last version.
 
         Args:
             version: name of the new version.
 
         Raises:
-            RuntimeError: a reader has spent 10 s on a lookup in an earlier version.
+            RuntimeError: a reader's lookup, in an earlier version of the rows, has run for 10 s.
         """
         self._writer.publish(version, b"")
 

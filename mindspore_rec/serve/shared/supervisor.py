@@ -48,7 +48,7 @@ class Shared:
     """Options, listening socket and shared memory that all processes use.
 
     Args:
-        options: options of the command.
+        options: parsed command-line options.
         listener: the listening socket.
 
     Attributes:
@@ -178,7 +178,7 @@ def supervise(
     """Run a writer and the workers until a signal stops them; return the exit code.
 
     Args:
-        options: options of the command.
+        options: parsed command-line options.
         listener: the listening socket.
         work: function that each worker runs, with the `Shared` object and the worker's index as
             arguments. `work` runs until SIGTERM arrives, and returns the exit code.

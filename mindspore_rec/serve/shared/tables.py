@@ -94,7 +94,7 @@ class WrittenTable:
         self._swept = (0, 0)
 
     def quantise_rows(self, rows: str) -> None:
-        """Do nothing, because the memory already stores rows in the type `rows`."""
+        """Do nothing, because the rows in memory already have the type `rows`."""
         assert rows == self._rows
 
     def clear_rows(self) -> None:
@@ -197,8 +197,8 @@ class SharedTableRows:
         """Return the digest of each key's row, and an array of bools: True if the key has a row.
 
         If the table does not drop old rows, the second array is True for all keys. If the table
-        drops old rows, the second array is False for each key whose lookup returns the row for
-        unknown keys.
+        drops old rows, the second array is False for each key for which a lookup returns the row
+        for unknown keys.
         """
         place = self._reader.enter()
         try:

@@ -106,7 +106,8 @@ class _Writer(Runner):
 
 
 class ServedInSharedMemory(Served):
-    """Served state in shared memory, for the only process that writes this memory.
+    """Served state in shared memory; the object belongs to the only process that writes this
+    memory.
 
     Readers never wait for a change, and read a change only after its publication. If another
     process wrote the memory and has ended, this process continues from the published state.
@@ -117,7 +118,8 @@ class ServedInSharedMemory(Served):
             have the same network even if a restarted training writes another network file.
         fd: descriptor of the shared memory.
         rows: see `Predictor`. Default: 'float32'.
-        inputs, features: see `Predictor`. Default: the inputs and features of the network.
+        inputs, features: see `Predictor`. Default: the network's inputs and the pipeline of its
+            builder.
         place: index of the scrubber's slot among the reader slots in shared memory. Default: the
             last slot.
     """
@@ -273,7 +275,9 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """If the last report is recent and similar to `scrub`, return the report, else `scrub`."""
+        """Return the last scrub report if it is recent and similar to `scrub`; otherwise return
+        `scrub`.
+        """
         if scrub is None:
             return None
         now = time.monotonic()

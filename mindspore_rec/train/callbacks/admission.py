@@ -24,9 +24,9 @@ class CountFirstEpoch(Callback):
     ids keep their rows, and training updates these rows; other ids get no rows. When training ends,
     the admission thresholds are restored and counting continues.
 
-    If a training is resumed from a checkpoint, a new first epoch begins. To continue the
-    interrupted first epoch instead, save the callback's state with `RecCheckpoint(...,
-    states={"first_epoch": callback})`.
+    If a training is resumed from a checkpoint, a new first epoch begins, in which keys are counted.
+    To continue the interrupted first epoch instead, save the callback's state with
+    `RecCheckpoint(..., states={"first_epoch": callback})`.
 
     Args:
         steps: number of steps of the first pass over the data, at least 1. Set `steps` if one epoch

@@ -44,8 +44,8 @@ class WeightAverage(ResumedCallback):
 
     Args:
         model: the `RecModel` that is trained.
-        decay: decay :math:`d` in (0, 1). The average extends over about the last 1 / (1 - decay)
-            steps. Default: 0.999.
+        decay: factor :math:`d` in the formula, above 0 and below 1. The average extends over about
+            the last 1 / (1 - decay) steps. Default: 0.999.
 
     Raises:
         TypeError: `model` is not a Model that can be trained.
@@ -66,8 +66,8 @@ class WeightAverage(ResumedCallback):
     """
 
     # A RecCheckpoint, which saves the last weights, and an EarlyStopping, which restores the best
-    # weights, are called before this callback. Last of all, this callback assigns the averages to
-    # the model's weights.
+    # weights, are called before this callback. When training ends, this callback then assigns the
+    # averages to the model's weights.
     runs_last = 2.5
 
     def __init__(self, model: Any, decay: float = 0.999) -> None:

@@ -19,7 +19,7 @@ class Decision(Callback):
     Args:
         ends: function that takes a dict of an evaluation's metrics. If the function returns True,
             the training ends after the step.
-        reason: reason that the summary of the training shows.
+        reason: text that the training's summary shows as the reason for the end.
 
     Example:
         >>> decision = Decision(lambda metrics: metrics["auc"] < 0.5, "worse than chance")
@@ -57,7 +57,7 @@ class StopAt(Callback):
 
     Args:
         step: the last step.
-        reason: reason that the summary of the training shows.
+        reason: text that the training's summary shows as the reason for the end.
 
     Example:
         >>> callback = StopAt(1000, "as many steps as before")

@@ -21,10 +21,11 @@ class EventTime(Callback):
     """Callback that sets the event time of tables before a step, from a column of the step's batch.
 
     Use this callback for batches of a Dataset that `get_insert_func` has converted. Also use this
-    callback for other batches without an event time, if the network reads a column of times.
-    Batches of `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`, already
-    have an event time. If a batch has an event time, `RecModel` sets this time in the tables. The
-    column of times follows the columns of the features, as in batches of `get_insert_func`.
+    callback if batches from another source have no event time, and the network reads a column of
+    times. Batches of `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`,
+    already have an event time. If a batch has an event time, `RecModel` sets this time in the
+    tables. The column of times follows the columns of the features, as in batches of
+    `get_insert_func`.
 
     Args:
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.

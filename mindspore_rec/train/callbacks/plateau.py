@@ -184,9 +184,9 @@ class EarlyStopping(_Watch):
         best: best value so far; None if there was no evaluation yet.
         best_step: step of the best evaluation, counted from the beginning of the run; 0 if there
             was no evaluation yet.
-        path: list of pairs `(steps, factor)`, in the order of training: to reach the best weights,
-            the training made `steps` steps at `factor` times the initial learning rates. Steps that
-            a cut has undone are not counted.
+        path: list of pairs `(steps, factor)`, in the order of training. For each pair, the training
+            made `steps` steps at `factor` times the initial learning rates, to reach the best
+            weights. Steps that a cut has undone are not counted.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
@@ -194,7 +194,7 @@ class EarlyStopping(_Watch):
         KeyError: evaluations do not measure `monitor` (raised during training).
         ValueError: the training is a restart, and the best weights that were saved before the
             restart are missing. A ValueError is also raised if `cuts` is set and the optimizers
-            have no constant rate. In both cases, the error is raised when training begins.
+            have no constant rate. Both ValueErrors are raised when training begins.
         OSError: the best weights cannot be written (raised during training).
 
     Example:

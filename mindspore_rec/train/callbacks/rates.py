@@ -85,7 +85,7 @@ class RateSchedule(ResumedCallback):
         self._last = 1.0  # factor of the last step
 
     def factor(self, step: int) -> float:
-        """Return the factor of the rates in a step; the first step has the number 1."""
+        """Return the factor that multiplies the rates in step `step`; the first step is 1."""
         made = min(1.0, step / self.warm_up) if self.warm_up else 1.0
         if self.total is not None and step > self.warm_up:
             share = min(1.0, (step - 1 - self.warm_up) / (self.total - self.warm_up))

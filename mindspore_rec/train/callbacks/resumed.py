@@ -14,9 +14,9 @@ __all__ = ["ResumedCallback", "steps_before"]
 class ResumedCallback(Callback):
     """Callback whose state belongs to a single training, including its restarts.
 
-    When a training begins, the callback resets its state. After the reset, a `RecCheckpoint` among
-    the callbacks passes the saved state to `go_on`. If `load_state_dict` was called before the
-    training, the callback also passes the loaded state to `go_on`.
+    When a training begins, the callback resets its state. After the callback has reset its state, a
+    `RecCheckpoint` among the callbacks passes the saved state to `go_on`. If `load_state_dict` was
+    called before the training, the callback also passes the loaded state to `go_on`.
 
     Subclasses define `_reset`, `state_dict` and `go_on`.
     """

@@ -96,7 +96,7 @@ class DataPlace:
             check_place(data)
 
     def stateful(self, data: Any) -> dict[str, BatchSource]:
-        """Return a dict with the batch source of the data, if checkpoints save the source's state.
+        """If checkpoints save the state of the data's batch source, return a dict with this source.
 
         The dict is empty if checkpoints save no state of the data, or if the data start over after
         a restart.

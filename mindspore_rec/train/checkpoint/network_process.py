@@ -44,7 +44,7 @@ def what_is_missing() -> str:
 
 
 def was_tried(path: Path) -> bool:
-    """Return whether a network, or the reason why the export failed, was written beside a model."""
+    """Return True if the model's directory has a network, or the reason why the export failed."""
     return (path / NETWORK).is_dir()
 
 

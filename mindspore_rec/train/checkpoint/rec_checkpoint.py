@@ -82,8 +82,8 @@ class RecCheckpoint(Callback):
     delta that was written. If the first checkpoint of a run or the last state of a training cannot
     be written, an OSError is raised.
     While a stream has no messages, checkpoints with intervals in seconds are still written, and a
-    failed delta is written again after 5 seconds. Checkpoints with intervals in steps are written
-    only after a step.
+    failed delta is written again after 5 seconds. If an interval is a number of steps, its
+    checkpoints are written only after a step.
 
     Several workers (see `mindspore_rec.launch`) write one run together; each worker writes its own
     rows. Any number of workers can resume the run. If a write fails on one worker, the write counts

@@ -29,8 +29,8 @@ class RowChecks:
             needs more than a quarter of the training time, the round takes longer than
             `scrub_seconds`. If a row has changed although no update has written the row, training
             ends with a RuntimeError that names the row. No checkpoint contains the changed row, so
-            a restart continues with the undamaged row. A million rows of 16 floats in memory take
-            about 20 ms per round. Default: 0, which means never.
+            a restart continues with the undamaged row. For a million rows of 16 floats in memory, a
+            round takes about 20 ms. Default: 0, which means never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `scrub_seconds`

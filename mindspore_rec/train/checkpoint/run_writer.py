@@ -74,7 +74,8 @@ class RunWriter:
         directory: directory of the run.
         keep: number of full checkpoints to keep.
         model: the manifest's entry for the network that predictors run, or None.
-        announce: function that worker 0 calls with a dict that describes a new checkpoint, or None.
+        announce: function that worker 0 calls with a dict that describes a new checkpoint; None: no
+            call.
         keep_digests: whether each table keeps a digest of each row, for the digests in deltas.
             Default: False.
 
@@ -190,8 +191,8 @@ class RunWriter:
         def write() -> list[tuple[TableParameter, int]]:
             """Write the delta; return pairs (table, mark).
 
-            The changes of the table up to the mark are saved. If nothing was written, return an
-            empty list.
+            Each table's changes up to its mark are saved. If nothing was written, return an empty
+            list.
             """
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []
@@ -361,7 +362,7 @@ class RunWriter:
             logger.warning("announcing %s failed", path, exc_info=True)
 
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
-        """Return a function that returns the fields of a manifest, with a new state id.
+        """Return a function that returns the fields of a manifest; each call makes a new state id.
 
         The parent of a delta is the state that is newest when the returned function is called.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scrubbing in training: digests check rows in memory, checksums check rows on Redis and SSDs."""
+"""Scrubbing in training: digests check rows in memory; checksums check rows on Redis and SSDs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DigestedRows:
     """Rows to scrub in tables that keep digests; rows updated after the last delta are skipped.
 
     Args:
-        tables: the tables; tables without digests are left out (`MapParameter.damaged_rows`).
+        tables: the tables; tables without digests are left out (see `MapParameter.damaged_rows`).
     """
 
     pause = 0.0

@@ -159,7 +159,8 @@ class IterableBatches(BatchSource):
         data.load_state_dict(state)
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return the batches of the iterable's method `split_by_worker(worker, workers)`.
+        """Return a source of the batches that the iterable's `split_by_worker(worker, workers)`
+        returns.
 
         Returns: Source of the worker's batches. None if the iterable has no method
             `split_by_worker`, or if the method returns None.
@@ -214,7 +215,8 @@ class DatasetBatches(BatchSource):
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass of the data set."""
-        # The names are read only if needed: to return the names, MindSpore copies the pipeline.
+        # The names are read only if needed, because MindSpore copies the pipeline to return the
+        # names.
         names = tuple(self.column_names) if self._numpy else None
         # The iterator runs in the calling thread. In a separate thread, an error inside the
         # pipeline would crash MindSpore 2.10. In the calling thread, Ctrl-C does not end a wait

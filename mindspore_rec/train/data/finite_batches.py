@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that all numbers in batches and inputs are finite before a network computes."""
+"""Before a network computes, check that all numbers in its batches and inputs are finite."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class KeptBatches(BatchWrapper):
         source: batches with the arrays of a schema.
         schema: the schema.
         tables: tables of the network, including the users' tables.
-        rows: if the rows are from files, a function that returns batches of all rows in order.
+        rows: function that returns batches of all rows in order, if the rows are from files.
             Default: None, which means that the rows are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
@@ -124,7 +124,7 @@ class KeptBatches(BatchWrapper):
                 table.close()
 
     def change(self, batch: Batch) -> Batch:
-        """Return the batch with the histories instead of the events."""
+        """Return the batch after replacing the events by the histories."""
         names = tuple(self.schema.arrays) if batch.names is None else batch.names
         if len(names) != len(batch.columns):
             return batch  # the arrays of a network, with histories
@@ -156,7 +156,7 @@ class KeptBatches(BatchWrapper):
 def logs_after(
     schema: Schema, tables: Mapping[str, Any], rows: Callable[[], Iterable[Any]]
 ) -> dict[str, EventLog]:
-    """Return a dict of event logs by table name: the stored events, then the rows' events.
+    """Return a dict from table names to logs of the stored events, followed by the rows' events.
 
     Args:
         schema: the schema.

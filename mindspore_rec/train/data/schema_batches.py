@@ -117,5 +117,7 @@ class SchemaBatches(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """Always False: if an iteration ends early, the batches that were read ahead are lost."""
+        """Always False, because the batches that were read ahead are lost if an iteration ends
+        early.
+        """
         return False

@@ -127,7 +127,8 @@ class _Sizes:
         The constant is the size itself, or a tensor that repeats one row for each row of the input.
 
         Raises:
-            NotExportableError: the constant depends on the size, but cannot be made from the size.
+            NotExportableError: the constant depends on the size, but no nodes can compute the
+                constant from the size.
         """
         whole = value.dtype.kind in "iu"
         if whole and value.shape == (1,) and int(value[0]) in self.inputs:

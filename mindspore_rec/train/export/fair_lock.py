@@ -31,7 +31,7 @@ class FairLock:
         self._inside = threading.local()
 
     def reading(self) -> FairLock:
-        """Return the lock itself, because MindSpore can run only one prediction at a time."""
+        """Return the lock itself; MindSpore can run only one prediction at a time."""
         return self
 
     def writing(self) -> FairLock:

@@ -2,7 +2,7 @@
 """Slices of an exported model along dynamic dimensions.
 
 In the model that MindSpore exports, starts and ends of slices such as `x[:-1]` are numbers near the
-exported size of x. This module replaces these numbers by indexes relative to the end of x.
+exported size of x. This module replaces such starts and ends by indexes relative to the end of x.
 """
 
 from __future__ import annotations

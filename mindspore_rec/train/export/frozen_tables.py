@@ -52,7 +52,9 @@ class FrozenTable(nn.Cell):
         self.rows = Parameter(Tensor(together), name=f"{table.name}.rows", requires_grad=False)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Keep the parameters' names: with equal names, a file stores a table's rows only once."""
+        """Keep the parameters' names, so that a file stores the rows of a table with several
+        lookups only once.
+        """
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of the ids."""

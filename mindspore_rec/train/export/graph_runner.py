@@ -113,7 +113,7 @@ class GraphRunner(Runner):
 
 
 class Served(nn.Cell):
-    """Cell around a network, so that `set_inputs` of the cell does not change the network's inputs.
+    """Cell that contains a network; `set_inputs` of the cell does not change the network's inputs.
 
     Args:
         network: the network; its parameters keep their names.

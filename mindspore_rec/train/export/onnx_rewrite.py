@@ -132,7 +132,7 @@ def _other(node: Any, name: str) -> str:
 def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
     """Return the name of a bag's weights.
 
-    The graph multiplies the weights by the Parameter `mark + WEIGHTS`.
+    In the graph, the weights are multiplied by the Parameter whose name is `mark + WEIGHTS`.
     """
     while name in makers:
         node = makers[name]

@@ -63,7 +63,7 @@ class BatchColumns:
         return self.labelled and place == count - 1
 
     def title(self, place: int, count: int) -> str:
-        """Return the name of a column in error messages; see `column_title`."""
+        """Return a column's name for error messages; see `column_title`."""
         return column_title(place, count, self.network, self.labelled, self.known_names())
 
 

@@ -36,9 +36,8 @@ class CellCaller:
     `varying_inputs` is True, all first dimensions are already dynamic in the first graph. If
     `set_inputs` of the cell was called before, the class does not change the cell's inputs.
 
-    After `set_train()` of the network, inner cells may be set to evaluation mode by
-    `cell.set_train(False)`. An inner cell in evaluation mode stays in this mode while the network
-    trains.
+    After `set_train()` of the network, `cell.set_train(False)` may set inner cells to evaluation
+    mode. An inner cell in evaluation mode stays in this mode while the network trains.
 
     Args:
         cell: the cell to call.

@@ -3,10 +3,10 @@
 
 MindSpore surrounds an operator's message with a page of other text. After any operator in a graph
 has failed, MindSpore refuses to run the graph again, although the table is unchanged. This module
-wraps the function with which MindSpore runs a Cell's graph: an error then has a short message, and
-the graph can run again. The exception's message is the operator's message; the exception's
-attribute `mindspore_text` is MindSpore's message. The next call of the cell recompiles the graph.
-MindSpore's error has no specific type, so this module reads the text of the error.
+wraps the function with which MindSpore runs a Cell's graph. As a result, an error has a short
+message, and the graph can run again. The exception's message is the operator's message; the
+exception's attribute `mindspore_text` is MindSpore's message. The next call of the cell recompiles
+the graph. MindSpore's error has no specific type, so this module reads the text of the error.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ def _check_axes(prediction: int, label: int) -> None:
 
 
 class _OfClasses:
-    """Base class of cells that, in PyNative mode, reject labels outside the prediction's classes.
+    """Base class of cells that, in PyNative mode, reject labels that are not classes of the
+    prediction.
 
     In PyNative mode, MindSpore continues after a failed operator without the operator's result, and
     may crash. In graph mode, MindSpore raises the error of the operator, so no check is needed.

@@ -94,8 +94,8 @@ def hint_undefined(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> Non
     """Warn about a metric that is NaN because of the labels of the data.
 
     Args:
-        metrics: dict from names to the metrics of an evaluation.
-        values: dict from names to the values of the metrics.
+        metrics: dict from names to metric objects of an evaluation.
+        values: dict from names to results of the evaluation.
     """
     for name, metric in metrics.items():
         value = values.get(name)
@@ -160,7 +160,7 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
 
 
 def _vocabulary(cell: nn.Cell) -> int:
-    """Return a cell's vocabulary size; 0 if the cell rejects ids outside the vocabulary."""
+    """Return a cell's vocabulary size; 0 if the cell has no vocabulary, or raises for other ids."""
     if isinstance(cell, VocabularyLookup):
         table: Any = cell.embedding_table
         silent = getattr(table, "out_of_range", "zeros") == "zeros"

@@ -301,7 +301,7 @@ class TrainLoop:
             )
 
     def _begin_step(self, batch: Batch) -> Sequence[int]:
-        """Announce the step to all workers' tables; return the number of rows on each worker."""
+        """Announce the step to all workers' tables; return each worker's number of batch rows."""
         samples = self._peers.begin_step(self._run.cur_step_num, batch)
         self._run.batch_samples = samples[self._peers.rank]
         return samples

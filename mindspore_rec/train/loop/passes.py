@@ -222,7 +222,9 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """In the context, read a new pass over the data with the random states in `at`."""
+        """In the context, read a new pass over the data; the random generators start from the
+        states in `at`.
+        """
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()

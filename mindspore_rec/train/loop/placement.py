@@ -42,9 +42,8 @@ class Placement:
         operator: name of the operator in MindSpore's logs, such as 'EmbeddingLookup' or
             'FusedSparseLazyAdam'; for the dense part of the model, 'dense network' or 'dense
             update'.
-        of: name of the table or cell whose rows the operator reads or updates. For the dense
-            network, `of` is the number of parameters; for the dense update, `of` is the class of
-            the optimizer.
+        of: name of the table or cell whose rows the operator reads or updates; for the dense
+            network, the number of parameters; for the dense update, the class of the optimizer.
         place: 'host', 'device (<target>)', or a GPU set by `set_dense_device`, such as 'cuda:0
             (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
         calls: number of calls; None if calls are not counted.

@@ -102,7 +102,7 @@ class PrefetchStage:
 
         Args:
             most: maximum number of batches that the caller will still request, including the batch
-                that this call returns. Batches beyond this number are not read. Default: None,
+                that this call returns. Batches beyond this maximum are not read. Default: None,
                 which means no limit.
 
         Returns:
@@ -144,7 +144,7 @@ class PrefetchStage:
                 self._tables[name].wait_for_prefetch(number)
 
     def end_step(self) -> None:
-        """Allow the rows of the finished step's batch to be demoted to lower tiers again."""
+        """Let tables demote the rows of the finished step's batch to lower tiers from now on."""
         if self._current is None:
             return
         current, self._current = self._current, None

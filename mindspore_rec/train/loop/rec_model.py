@@ -121,10 +121,10 @@ class RecModel(ModelEvaluation):
             which changes nothing.
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
-            operator. `mindspore_rec.nn.fuse` describes the combination and its requirements. A
-            warning is given if the layers cannot be combined. If the network is a container, such
-            as an `nn.SequentialCell`, nothing is combined and no warning is given. Default: False,
-            which leaves the network unchanged.
+            operator. See `mindspore_rec.nn.fuse` for the layers that can be combined, and the
+            requirements. A warning is given if the layers cannot be combined. If the network is a
+            container, such as an `nn.SequentialCell`, nothing is combined and no warning is given.
+            Default: False, which leaves the network unchanged.
         **kwargs: only `loss_scale_manager` is supported. `loss_scale_manager` must be a
             `FixedLossScaleManager` that does not drop updates and has the same scale as the
             optimizer's `loss_scale`.
@@ -284,8 +284,8 @@ class RecModel(ModelEvaluation):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
-            sink_size: number of steps per epoch, or -1. If `sink_size` is -1, an epoch is one pass
-                over the data; otherwise, an epoch may end in the middle of a pass. Default: -1.
+            sink_size: number of steps per epoch; -1 means that an epoch is one pass over the data.
+                If `sink_size` is not -1, an epoch may end in the middle of a pass. Default: -1.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: whether to show progress and the summary on standard error. If standard error
@@ -400,8 +400,8 @@ class RecModel(ModelEvaluation):
                 `valid_dataset` is empty. A ValueError is also raised if `valid_dataset` is needed
                 for several evaluations but can be read only once, or if a feature pipeline would
                 learn from `valid_dataset`. A ValueError is also raised if `valid_dataset` is not
-                None and the model has no metrics, or has a metric called 'eval_loss'. In addition,
-                `fit` raises every error that `train` raises.
+                None, and the model either has no metrics or has a metric called 'eval_loss'. In
+                addition, `fit` raises every error that `train` raises.
             RuntimeError, FloatingPointError: see `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.
@@ -514,9 +514,9 @@ class RecModel(ModelEvaluation):
             stop_on_nan: see `train`. Default: True.
 
         If `CacheConfig.prefetch` is N, N further batches are read before a batch's step begins.
-        While a `StreamingDataset` has no further rows, the step does not wait; this also holds for
-        `FeatureBatches` over a `StreamingDataset`. If the data are from a source that pauses but
-        does not read a `StreamingDataset`, use a small `CacheConfig.prefetch`.
+        If the data are a `StreamingDataset`, or `FeatureBatches` over a `StreamingDataset`, the
+        step does not wait while the stream has no further rows. If the data are from a source that
+        pauses but does not read a `StreamingDataset`, use a small `CacheConfig.prefetch`.
 
         Returns:
             Summary of the run.
@@ -768,8 +768,8 @@ class RecModel(ModelEvaluation):
         No table changes.
 
         Args:
-            *events: tables of raw columns. The tables include the label columns, which determine
-                which rows are events.
+            *events: tables of raw columns. The label columns must be included, because they
+                determine which rows are events.
 
         Returns:
             Function from rows to predictions.
@@ -850,7 +850,7 @@ class RecModel(ModelEvaluation):
 
         Raises:
             ValueError: the network was not made from a schema, or cannot be constructed from a
-                description; use `save_checkpoint`.
+                description. Use `save_checkpoint` for such networks.
             FileExistsError, OSError: see `save_checkpoint`.
         """
         if self._rows is None:

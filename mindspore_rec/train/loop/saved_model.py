@@ -33,11 +33,11 @@ def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
             metrics of the labels.
 
     Returns: A model that can predict and can be trained further, with the default loss and the
-        default optimizer. If the model was trained with another arrangement of parameters, such as
-        groups with separate learning rates, the optimizer's state for dense parameters starts at
-        its initial values. The loaded tables have the same names as the saved tables. If the
-        process already contains a network whose tables have the same names, the older network can
-        no longer be used.
+        default optimizer. If the optimizer of the training had another arrangement of parameters
+        than the default optimizer, such as groups with separate learning rates, the optimizer's
+        state for dense parameters starts at its initial values. The loaded tables have the same
+        names as the saved tables. If the process already contains a network whose tables have the
+        same names, the older network can no longer be used.
 
     Raises:
         FileNotFoundError: there is no checkpoint at `path`.

@@ -164,8 +164,8 @@ class SchemaTraining:
             argument: name of the data in error messages.
             metrics: metrics of the model, by name.
             is_train: True for training data. Data that are neither batches nor a stream are
-                shuffled. If the scales of the schema have learned nothing, they learn from the
-                data, unless the data are a stream.
+                shuffled. If the scales of the schema have learned nothing, and the data are not a
+                stream, the scales learn from the data.
             batch_size: number of rows per batch; must be None if the data are batches or a stream.
                 Default: 256 to 4096, depending on the number of rows, for training; 8192 for
                 evaluation.
@@ -253,7 +253,7 @@ class SchemaTraining:
     # ---- predictions
 
     def tables_after(self, events: Sequence[Any]) -> dict[str, Any]:
-        """Return the network's tables; a log of events replaces each table of users.
+        """Return the network's tables by name, where a log of events replaces each table of users.
 
         Args:
             events: tables of raw columns; their rows contain the events.

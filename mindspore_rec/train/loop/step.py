@@ -103,8 +103,9 @@ class TrainStep(nn.Cell):
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)
-        # Differentiate a cell and not a method of this object. MindSpore never frees an object
-        # whose method was differentiated, so the network's tables would stay in memory.
+        # Differentiate a cell, because differentiating a method of this object would leak memory.
+        # MindSpore never frees an object whose method was differentiated, so the network's tables
+        # would stay in memory.
         scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 

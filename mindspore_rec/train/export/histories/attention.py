@@ -3,8 +3,9 @@
 
 The lists are divided into groups, and each run of a loop pads and computes one group. The lists of
 a group have about `_MOST_SCORES` scores together. A list with more than `_MOST_SCORES` scores forms
-a group alone. Several runs process such a long list; each run computes the scores of some of the
-list's queries. Memory is limited for lists of any length, and a batch of short lists takes one run.
+a group alone. Several runs process the long list; each run computes the scores of some of the
+list's queries. The memory used is limited for lists of any length, and a batch of short lists takes
+one run.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class AttentionForm:
 
 @dataclass(frozen=True)
 class _Runs:
-    """Runs of the loop over groups of lists; each run computes some queries of one group.
+    """Runs of a loop; each run computes some queries of one group of lists.
 
     Attributes:
         count: number of runs, int64 `[1]`.
@@ -140,7 +141,9 @@ def _weights(nodes: Nodes, form: AttentionForm, scores: str, later: str) -> str:
 
 
 def _runs_of(nodes: Nodes, lists: Lists, most: int) -> _Runs:
-    """Return the runs; a run has at most `most` scores, unless a single query has more."""
+    """Return the runs; `most` limits the number of scores in a run, unless one query has more
+    scores.
+    """
     one, limit = nodes.constant([1]), nodes.constant([most])
     longest = lists.longest()
     of_query = nodes.add("Div", limit, longest)

@@ -88,7 +88,7 @@ def _product(sum_: Any, partial_sum: str, makers: Mapping[str, Any]) -> Any:
 
 
 def _name_of(nodes: Nodes, each: _Input, makers: Mapping[str, Any]) -> str:
-    """Return the name of an input; integers that MindSpore has converted become int64 again."""
+    """Return an input's name; if MindSpore has converted integers, cast these integers to int64."""
     if not each.is_whole:
         return each.name
     return nodes.cast(makers[each.name].input[0], np.int64)

@@ -68,7 +68,8 @@ class Lists:
         """Return the index of each value's list, followed by B; int64 `[N + 1]`.
 
         The first value of each nonempty list gets a 1, and all other values get a 0. The cumulative
-        sum at a value is then the number of the value's list among the nonempty lists.
+        sum at a value is then the position of the value's list among the nonempty lists, counted
+        from 1.
         """
         nodes = self._nodes
         filled = nodes.add("NonZero", nodes.add("Greater", self.ends, self.starts))

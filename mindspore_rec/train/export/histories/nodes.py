@@ -114,9 +114,9 @@ class Nodes:
         Args:
             count: number of runs, int64 `[1]`.
             first: float32 `[0, width]`, the empty array to which the rows are appended.
-            body: function that builds the body from new `Nodes` and the number of the run, int64
-                `[1]`. The body may read the outputs of all nodes that were built before the body.
-                `body` returns rows, float32 `[n, width]`.
+            body: function that builds the body from new `Nodes` and the index of the run, int64
+                `[1]`, counted from 0. The body may read the outputs of all nodes that were built
+                before the body. `body` returns rows, float32 `[n, width]`.
         """
         from onnx import TensorProto, helper
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells of MindSpore's operators that replace native operators over rows during an ONNX export."""
+"""Cells that consist of MindSpore's operators, and replace native operators over rows during an
+ONNX export.
+"""
 
 from __future__ import annotations
 

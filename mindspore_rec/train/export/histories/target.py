@@ -24,7 +24,7 @@ class TargetRows(nn.Cell):
 
     Args:
         cell: the cell.
-        marks: `Marks` object to which the cell adds its marks.
+        marks: object that creates the cell's marks, which are placeholders for ONNX nodes.
 
     Inputs and outputs are the same as for `TargetAttention`.
     """
