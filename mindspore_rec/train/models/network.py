@@ -192,8 +192,8 @@ class Network(nn.Cell):
         not 0.
 
         The label scale and the last biases are set by training, by loading a checkpoint and by
-        `start_at`. If the mean of every label is 0.5, `start_at` sets the last biases to 0, and the
-        property stays False.
+        `start_at`. If the mean of every label is 0.5, `start_at` sets the last biases to 0, and
+        `is_started` stays False.
         """
         if self.label_scale is not None:
             return self.label_scale.is_set
@@ -204,7 +204,7 @@ class Network(nn.Cell):
 
         After a call of `start_at`, the network has to learn only how rows differ from the mean.
         `RecModel` calls `start_at` before it trains an untrained network on a table of rows. A
-        program that trains a network on a stream may call this method too.
+        program that trains a network on a stream may also call `start_at`.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.

@@ -92,7 +92,7 @@ class MemberRows(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator repeats the rows; fixed in a compiled graph."""
+        """True if one operator repeats the rows; the value is fixed in a compiled graph."""
         return self.repeats is not None and may_fuse([self])
 
     def construct(self, x: Tensor) -> Tensor:

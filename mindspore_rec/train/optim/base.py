@@ -44,9 +44,9 @@ class SparseOptimizer(nn.Optimizer):
     * Add the weight decay to the gradient (AdamW decouples the decay):
       ``g = g + weight_decay * w``.
     * Apply the rule in the native core: one operator for all dense parameters, and one operator
-      for each table. MindSpore's operators update dense parameters that are not float32 or have
-      centralized gradients. If MindSpore does not run on the CPU, MindSpore's operators update all
-      dense parameters.
+      for each table. MindSpore's operators update a dense parameter that is not float32, or whose
+      gradient is centralized. If MindSpore does not run on the CPU, MindSpore's operators update
+      all dense parameters.
 
     A step of a table updates only the rows of the batch, each row once. If a key occurs several
     times, in one or several lookups, the key's gradients are summed, and then the key's row is

@@ -85,8 +85,9 @@ class TableConfig:
         unknown_value: value of a key without a row: a number, or `embedding_dim` numbers (list,
             tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: the number if
             `initializer` is a number, zeros if `initializer` is a distribution.
-        serving_unknown_value: value of a key without a row in evaluation and prediction, with the
-            same legal types as `unknown_value`. Only for hash tables. Default: `unknown_value`.
+        serving_unknown_value: in evaluation and prediction, the value of a key without a row; the
+            legal types are the same as for `unknown_value`. Only for hash tables. Default:
+            `unknown_value`.
         vocab_size: number of ids of a static table, 1 to 2**35. Default: None, which means a hash
             table.
         out_of_range: effect of an id outside the vocabulary of a static table: 'error' raises an

@@ -129,8 +129,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
         config: the `TableConfig` of the table, including the name.
-        descriptor: int64 Tensor `[7]` from `make_descriptor`. It tells operators which table to
-            use.
+        descriptor: int64 Tensor `[7]` from `make_descriptor`. `descriptor` tells operators which
+            table to use.
         key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.
         dim: number of floats in a row.
         cache: the CacheConfig, or None if all rows are in host memory.

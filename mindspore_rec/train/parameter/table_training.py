@@ -119,6 +119,7 @@ class TableTraining(NativeAccess):
     def op_times(self) -> dict[str, tuple[int, int]]:
         """Return, per kind of operator, the number of calls and the calls' time in nanoseconds.
 
-        The kinds are 'lookup', 'accumulate', 'step', and 'map' for the methods of `HashTable`.
+        The kinds are 'lookup', 'accumulate', 'step' and 'map'; 'map' covers the methods of
+        `HashTable`.
         """
         return self._synchronised().op_times()

@@ -93,8 +93,8 @@ class Peers(Alone):
         group: all workers.
         source: this worker's share of the training data.
         summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
-        state: the network's `WorkerState`. It handles parameters that steps change without a
-            gradient.
+        state: the network's `WorkerState`. The `WorkerState` handles parameters that steps change
+            without a gradient.
     """
 
     feed: WorkerFeed

@@ -125,7 +125,7 @@ class ProgramCell(nn.Cell):
         argument_count = 2 + inputs + parameters + extras + 2 + self.count
         refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
-        # If input i is a bfloat16 Tensor, bit i is set in the index of the operator in `backwards`.
+        # If input i is a bfloat16 Tensor, bit i of the operator's index in `backwards` is set.
         self.backwards = tuple(
             native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
             for choice in range(choices)

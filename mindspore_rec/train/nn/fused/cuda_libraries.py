@@ -29,8 +29,8 @@ def find_cuda_libraries() -> dict[str, str]:
 
     Returns:
         For "nvrtc" and "cublasLt", an argument of `dlopen`: a path in a wheel, or a name such as
-        "libnvrtc.so.13". For a missing library, the argument is a name, so that `dlopen` reports
-        the missing file.
+        "libnvrtc.so.13". If a library is missing, the argument is the library's name, so that
+        `dlopen` reports the missing file.
 
     Example:
         >>> sorted(find_cuda_libraries())

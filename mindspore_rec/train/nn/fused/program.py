@@ -191,7 +191,9 @@ class Program:
         keeps_first: bool,
         output: Columns | None = None,
     ) -> Columns:
-        """Add the dot products of all pairs of a row's vectors; return the products' columns.
+        """Add a layer that computes the dot products of all pairs of a row's vectors.
+
+        Return the output's columns.
 
         Args:
             x: columns of the vectors, one vector after the other.

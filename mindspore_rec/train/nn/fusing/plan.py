@@ -198,7 +198,7 @@ class _Planner:
     def _fits(self, parts: list[int], width: int) -> bool:
         """Return whether the widths of joined values can add up to `width`.
 
-        If exactly one width is unknown, the function records this width.
+        If exactly one width is unknown, the function derives and records this width.
         """
         unknown = {part for part in parts if part not in self.widths}
         known = sum(self.widths.get(part, 0) for part in parts)

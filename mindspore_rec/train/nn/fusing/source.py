@@ -89,7 +89,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition: the first `count` arguments are Tensors, all others None."""
+        """Return a Python condition: the first `count` arguments are Tensors, all others are None."""
         if self.is_full:
             return self.is_full
         missing = [f"{name} is None" for name in self.names[count:]]
