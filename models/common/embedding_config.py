@@ -54,8 +54,8 @@ class EmbeddingConfig:
             False.
         host_device_mix: True to store rows in host memory, so that a step looks up and trains only
             the rows of its batch. The dense part of the model runs on the device. If
-            `host_device_mix` is False, the single static table is an ordinary Parameter on the
-            device with a dense gradient. Default: True.
+            `host_device_mix` is False, the single static table is an ordinary Parameter with a
+            dense gradient, on the device. Default: True.
         multi_lookup: whether each field has its own lookup of the single hash table. Default:
             False.
         admission_threshold: number of an id's occurrences in training at which the id gets a row,

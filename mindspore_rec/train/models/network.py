@@ -66,7 +66,7 @@ class Network(nn.Cell):
 
     Attributes:
         schema: a copy of the schema; None if the network was made from a `Features`. Training the
-            network changes the scales in the copy.
+            network changes the scales in the copied schema.
         features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, which means that the network has one output.

@@ -311,7 +311,7 @@ def check_key_dtype(where: str, key_dtype: Any) -> None:
     """Raise TypeError if `key_dtype` is not a legal dtype of keys.
 
     Args:
-        where: text that precedes the argument's name in the message.
+        where: text that precedes the argument's name in the error message.
         key_dtype: the dtype to check.
 
     Example:

@@ -111,7 +111,8 @@ class TableTraining(NativeAccess):
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:
-        """Return (hash, number of ids) for each training lookup of the last step that had any."""
+        """Return (hash, number of ids) for each lookup of the last step that had training
+        lookups."""
         return self._synchronised().recent_lookups()
 
     # ---- time

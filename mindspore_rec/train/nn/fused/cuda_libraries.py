@@ -74,7 +74,7 @@ def kernel_cache() -> str:
     The user's cache is `$XDG_CACHE_HOME`, or `~/.cache` if this variable is not set. The returned
     folder may not exist yet.
 
-    Returns: Path of the folder, or "" if the user has no home folder. Without a folder, each
+    Returns: Path of the folder, or "" if the user has no home folder. If the path is "", each
         process compiles its own kernels.
 
     Example:

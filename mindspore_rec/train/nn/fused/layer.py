@@ -209,7 +209,7 @@ class FusedLayer(nn.Cell):
         return self.rounds_gradient(y) if self.rounding == "round" else ops.cast(y, ms.float32)
 
     def through(self, linear: nn.Dense, x: Tensor) -> Tensor:
-        """Return the output of MindSpore's layer `linear`, with its product in `compute_dtype`."""
+        """Return the output of the layer `linear`, with the matrix product in `compute_dtype`."""
         if self.rounding == "none":
             return linear(x)
         weight = ops.transpose(self.factor(linear.weight), (1, 0))

@@ -339,9 +339,9 @@ class Program:
         """Add a batch normalization, its activation and its dropout; return the output's columns.
 
         The normalization reads two parameters, gamma and beta, and two further inputs, the moving
-        mean and variance, all float32 `[x.width]`. In training, no other layer may read `x`. The
-        cell's last output, `packed`, contains the new moving mean and then the new moving variance.
-        The offset of the new moving mean in `packed` is appended to `moved`.
+        mean and variance, all float32 `[x.width]`. In training, only this normalization may read
+        `x`. The cell's last output, `packed`, contains the new moving mean and then the new moving
+        variance. The offset of the new moving mean in `packed` is appended to `moved`.
 
         Args:
             x: columns of the input; `x` must contain all columns of a value.
