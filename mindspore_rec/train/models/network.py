@@ -188,7 +188,7 @@ class Network(nn.Cell):
     def is_started(self) -> bool:
         """True if the label scale was set.
 
-        For a network without a label scale, the property is True if any bias in `last_biases` is
+        For a network without a label scale, `is_started` is True if any bias in `last_biases` is
         not 0.
 
         The label scale and the last biases are set by training, by loading a checkpoint and by

@@ -85,8 +85,8 @@ def check_covered(net: Cell, optimizer: Any) -> None:
     """Raise RuntimeError if `optimizer` does not train every trainable table of `net`.
 
     A table is trained only by an optimizer of `mindspore_rec.optim` whose `params` include the
-    table's parameter. Another optimizer with this parameter, such as `mindspore.nn.Adam`, would
-    silently leave the table at its initial values.
+    table's parameter. Another optimizer, such as `mindspore.nn.Adam`, would accept the table's
+    parameter, but silently leave the table at its initial values.
 
     Args:
         net: the network (a Cell). Frozen tables of the network (``requires_grad=False``) need no

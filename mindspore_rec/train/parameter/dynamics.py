@@ -22,7 +22,7 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class EvictedKeys:
-    """Evicted keys; the entries with equal index in all arrays belong to one key.
+    """Evicted keys; entries with the same index in all arrays belong to one key.
 
     Attributes:
         keys: int64 `[n]`.

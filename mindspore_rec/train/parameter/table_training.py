@@ -111,8 +111,7 @@ class TableTraining(NativeAccess):
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:
-        """Return (hash, number of ids) for each lookup of the last step that had training
-        lookups."""
+        """Return (hash, number of ids) for each lookup of the last step with training lookups."""
         return self._synchronised().recent_lookups()
 
     # ---- time
