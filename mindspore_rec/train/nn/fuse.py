@@ -55,12 +55,12 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
-    also compute the network, with one warning, if a cell between the network and the layers has
-    changed since the call of `fuse`. A cell has changed if its type, mode, hooks or children
-    differ. A cell has also changed if the cell reads an attribute or a global name and this name
-    now refers to another number or function. If a call passes an argument that is not a Tensor,
-    MindSpore's layers compute the network, without a warning. Omitted arguments do not prevent the
-    use of the operator.
+    compute the network, with one warning, if a cell between the network and the layers has changed
+    since the call of `fuse`. A cell has changed if its type, mode, hooks or children differ. A cell
+    has also changed if the cell reads an attribute or a global name and this name now refers to
+    another number or function. If a call passes an argument that is not a Tensor, MindSpore's
+    layers compute the network, without a warning. Omitted arguments do not prevent the use of the
+    operator.
 
     Args:
         cell: the network, not yet compiled.

@@ -214,7 +214,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         On the CPU, no error is raised, because the device tier shares the host's memory.
 
         Args:
-            cell: name of the cell that reads rows on the host, for the message.
+            cell: name of the cell that reads rows on the host, for the error message.
         """
         if self.device is not None and not self.device.shared:
             raise ValueError(

@@ -42,7 +42,7 @@ class Alone:
         feed: the `Feed` that supplies the worker's batches.
         rank: index of the worker; 0 for a single worker.
         workers: number of workers; 1 for a single worker.
-        name: name of the worker in messages; '' for a single worker.
+        name: name of the worker in error messages; '' for a single worker.
         share: name of this worker's share of the data; "whole" for a single worker. See `Passes`.
         reads_on: True if no batch is lost when the source is read again after an exception.
         bad: index of the worker whose last loss is NaN or infinite; None if all losses are finite.

@@ -223,9 +223,9 @@ def native_operator(
         narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means that all
             outputs are float32.
         raises_at_once: whether a call outside a graph waits until the operator has finished.
-            Pass True for operators that check values from the user. If the call does not wait,
-            PyNative mode calls the next operator even if a result is missing after an error, and
-            may crash. Default: False.
+            Pass `raises_at_once=True` for operators that check values from the user. If the call
+            does not wait, PyNative mode calls the next operator even if a result is missing after
+            an error, and may crash. Default: False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
     # The operator has no side effect, so the compiler merges two calls with the same arguments, for
