@@ -320,7 +320,7 @@ class SparseOptimizer(nn.Optimizer):
             )
 
     def squared_norm(self, gradients: Any) -> Any:
-        """Return the sum of squares of all gradients without the loss scale: float32, 0-d."""
+        """Return the sum of squares of all unscaled gradients (g / loss scale): float32, 0-d."""
         self._check_count(gradients)
         dense: Any = ()
         for i in self._dense_index:

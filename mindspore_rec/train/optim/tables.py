@@ -42,7 +42,8 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
         constants: the rule's constants, as in `TableParameter.bind_optimizer`.
 
     Returns:
-        The id of the binding. In each step, the table recognizes the optimizer by this id.
+        The id of the binding. In each step, the table recognizes the optimizer by the id of the
+        binding.
     """
     before = _trainers.get(owner.id)
     if before is not None and before[0]() is not None and before[1] != rule:

@@ -127,8 +127,8 @@ class StaticParameter(TableParameter):
         """Set the initial values of a new table.
 
         If MindSpore loads weights directly after this call, lookups raise an error until the
-        table's rows are loaded too. Directly after `set_data`, such a load of weights causes no
-        error.
+        table's rows are loaded too. If MindSpore loads weights directly after `set_data`, lookups
+        raise no error.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

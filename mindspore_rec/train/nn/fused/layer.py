@@ -143,7 +143,7 @@ class FusedLayer(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if the fused form is used; fixed in a compiled graph."""
+        """True if the fused form is used; the value is fixed in a compiled graph."""
         if self.fused_training is None or not may_fuse(self.cells_in()):
             return False
         if self._is_changed():
