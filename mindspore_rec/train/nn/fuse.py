@@ -171,7 +171,7 @@ def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
 
 
 class _Child(NamedTuple):
-    """A cell inside a parent cell; the `construct` of the parent was traced."""
+    """A cell inside a parent cell whose `construct` was traced."""
 
     parent: nn.Cell
     name: str

@@ -79,8 +79,8 @@ class SparseOptimizer(nn.Optimizer):
         rule: name of the native rule.
         constants: constants of the native rule, by name.
         state: maps the name of each state of the dense parameters to the state's initial value.
-            The name of each state becomes an attribute of the optimizer. A state has the shape of
-            its parameter.
+            Each state becomes an attribute of the optimizer, under the state's name. A state has
+            the shape of its parameter.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -212,7 +212,7 @@ class SparseOptimizer(nn.Optimizer):
                 unless `decouples` is True.
             lr: learning rate, float32, 0-d.
             decay: weight decay, float32, 0-d, or None for no decay.
-            prepared: values that depend only on the step number, from `prepare`.
+            prepared: the result of `prepare`: values that depend only on the step number.
         """
         raise NotImplementedError
 
@@ -254,7 +254,7 @@ class SparseOptimizer(nn.Optimizer):
 
         Args:
             gradients: one gradient per parameter, as in `construct`.
-            scale: factor of the gradients, float32, 0-d.
+            scale: factor by which the gradients are multiplied, float32, 0-d.
             unscaled: True if `scale` is 1, so that dense gradients need no scaling.
 
         Raises:

@@ -118,7 +118,7 @@ class DynamicTable(TableParameter):
     def evict_due(self) -> None:
         """Free all rows that are due for eviction; lookups already ignore such rows.
 
-        If the method is not called, the next training steps free the due rows, some rows in each
+        If `evict_due` is not called, the next training steps free the due rows, some rows in each
         step.
         """
         self._synchronised().evict_due()

@@ -64,8 +64,8 @@ class TableConfig:
             open tables have the same name, only the newer table can be used. Default: a numbered
             name.
         key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.
-            Keys of a static table are int64. Default: `int64`, or `int32` for classes with the same
-            arguments as in MindSpore or MindRec.
+            Keys of a static table are int64. Default: `int64`; `int32` for classes that have the
+            arguments of MindSpore or MindRec.
         value_dtype: dtype of a row's values, `float32`, `bfloat16` or `float16`. Computations are
             in float32, and lookups and NumPy arrays have float32 values; see `docs/precision.md`.
             Default: `float32`.

@@ -376,7 +376,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` contain no rows.
         If `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an
         error until you call this method. After `mindspore_rec.load_checkpoint`, `import_data` or
-        `StaticParameter.set_data` has loaded the rows, lookups also work again. You may also call
+        `StaticParameter.set_data` has loaded the rows, lookups work again. You may also call
         `import_data` or `set_data` first, and load the network's other weights later.
 
         Example:

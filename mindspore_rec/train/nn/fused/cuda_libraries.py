@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For dense programs on a GPU: finds NVIDIA's libraries and the folder of compiled kernels.
+"""Finds NVIDIA's libraries and the folder of compiled kernels, for dense programs on a GPU.
 
 This file imports nothing from the package, so that programs without MindSpore can run it.
 """
