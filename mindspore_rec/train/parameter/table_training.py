@@ -111,7 +111,10 @@ class TableTraining(NativeAccess):
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:
-        """Return (hash, number of ids) for each lookup of the last step with training lookups."""
+        """Return (hash, number of ids) for each training lookup of the last step.
+
+        A step without a training lookup does not count as the last step.
+        """
         return self._synchronised().recent_lookups()
 
     # ---- time
