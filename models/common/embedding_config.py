@@ -35,12 +35,12 @@ class EmbeddingConfig:
     Args:
         embedding_dim: number of floats in an embedding, 1 to 8192, as in `TableConfig`. Default:
             16.
-        std: standard deviation of the normal initial values, at least 0; it sets the table's
+        std: standard deviation of the normal initial values, at least 0; `std` sets the table's
             `initializer`. Default: 0.01.
         kind: kind of the tables, 'hash', 'static' or 'converted'. With 'hash', tables grow with the
             ids, and no two ids share a row. With 'static', tables have a fixed number of rows. With
-            'converted', `mindspore_rec.convert` converts an ordinary `nn.Embedding` over the ids of
-            the training rows to a hash table. Default: 'hash'.
+            'converted', `mindspore_rec.convert` makes a hash table from an ordinary `nn.Embedding`
+            over the ids of the training rows. Default: 'hash'.
         tables: 'one' for one table for all fields, or 'per_field' for one table per field. If all
             fields share one table, ids of different fields must not collide. Keys from
             `mindspore_rec.category_keys` do not collide, because each key is salted with the
@@ -54,8 +54,8 @@ class EmbeddingConfig:
             False.
         host_device_mix: True to store rows in host memory, so that a step looks up and trains only
             the rows of its batch. The dense part of the model runs on the device. If
-            `host_device_mix` is False, the single static table is an ordinary Parameter on the
-            device with a dense gradient. Default: True.
+            `host_device_mix` is False, the single static table is an ordinary Parameter with a
+            dense gradient, on the device. Default: True.
         multi_lookup: whether each field has its own lookup of the single hash table. Default:
             False.
         admission_threshold: number of an id's occurrences in training at which the id gets a row,

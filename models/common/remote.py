@@ -18,7 +18,7 @@ def check_remote(config: Any) -> None:
     Without this check, a table would retry the connection for half a minute. Retries of a
     connection are useful only in the middle of a training run. The server is not checked if the URL
     has `retry_seconds`, because this setting requests retries at the start too. The function does
-    not check an invalid URL, because the remote tier rejects the URL later.
+    not reject an invalid URL, because the remote tier rejects the URL later.
 
     Args:
         config: configuration of a model.

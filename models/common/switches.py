@@ -48,7 +48,7 @@ def with_switches(config: Any, options: argparse.Namespace) -> Any:
 
     Args:
         config: configuration of a model.
-        options: options that `add_switches` added.
+        options: parsed command line, with the options that `add_switches` added.
 
     Raises:
         ValueError: the options contradict each other, or contradict the configuration.

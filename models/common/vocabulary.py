@@ -17,7 +17,7 @@ UNKNOWN = 0  # the number of all keys that the training rows do not have
 
 
 def with_vocabulary(data: Data) -> Data:
-    """Return a copy of data with numbers from 0 as ids, and the number of ids in `vocabulary`.
+    """Return a copy of data whose ids are numbers from 0; `vocabulary` is the number of ids.
 
     Keys of the training rows get the numbers 1, 2, ... in ascending order of the keys. All other
     keys get the number `UNKNOWN`.

@@ -52,8 +52,8 @@ class TrainSummary:
         epochs: number of completed epochs.
         seconds: wall time of the run.
         step_seconds: seconds spent in steps and in waiting for batches. `step_seconds` excludes the
-            first step of the run, steps that compiled a graph, and callbacks at the end of a step,
-            such as an evaluation.
+            first step of the run, steps that compiled a graph, and callbacks, such as an
+            evaluation, at the end of a step.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
         compile_seconds: total seconds of the first step of the run and of all later steps that
             compiled a graph.

@@ -70,8 +70,8 @@ class BST(Network):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        ValueError: the schema has no history, or not exactly one category shares the table of a
-            history.
+        ValueError: the schema has no history, or the number of categories that share the table of a
+            history is not 1.
 
     Supported platforms:
         ``CPU``

@@ -33,7 +33,7 @@ class Candidates(nn.Cell):
 
     Args:
         inputs: the first cell of a network that was made from a schema.
-        model: name of the network, for messages.
+        model: name of the network, for error messages.
 
     Inputs:
         - **parts** (tuple): the output of `inputs`.

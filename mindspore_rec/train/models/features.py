@@ -73,7 +73,7 @@ class Features(ABC):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the fields, for messages."""
+        """Names of the fields, for error messages."""
         return tuple(f"field {k}" for k in range(len(self.widths)))
 
     @property
@@ -85,7 +85,7 @@ class Features(ABC):
         """Return the common width of all vectors, for a network that multiplies them pairwise.
 
         Args:
-            model: name of the network, for the message.
+            model: name of the network, for the error message.
 
         Raises:
             ValueError: the vectors differ in width.

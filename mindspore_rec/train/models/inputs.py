@@ -32,7 +32,7 @@ class InputLayer(nn.Cell):
     a cell reads the parts without a copy.
 
     Args:
-        features: description of the arrays, such as the attribute `features` of a `Network`.
+        features: a `Features` that describes the arrays, such as the `features` of a `Network`.
         numbers: use of the numeric columns, 'concat', 'embed', 'piecewise' or 'periodic'.
         name: name of the embeddings' table, or prefix of the tables' names.
         seed: seed of the embeddings' initial values. Default: 0.
@@ -139,7 +139,7 @@ class FirstOrder(nn.Cell):
     Without numbers, the linear model has no bias b, because the rest of the network has a bias.
 
     Args:
-        features: description of the arrays, such as the attribute `features` of a `Network`.
+        features: a `Features` that describes the arrays, such as the `features` of a `Network`.
         name: name of the weights' table, or prefix of the tables' names.
         seed: seed of the table, as in `TableConfig`. Default: 0.
         members: number of members; the cell repeats its output for each member. Default: 1.

@@ -45,7 +45,7 @@ def places() -> dict[str, str]:
 
 
 def name_of(kind: type) -> str:
-    """Return a name with which `mindspore_rec.models.get` returns a given class.
+    """Return a name for which `mindspore_rec.models.get` returns a given class.
 
     Args:
         kind: class of a network.

@@ -66,7 +66,7 @@ class Network(nn.Cell):
 
     Attributes:
         schema: a copy of the schema; None if the network was made from a `Features`. Training the
-            network changes the scales in the copy.
+            network changes the scales in the copied schema.
         features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, which means that the network has one output.
@@ -188,12 +188,12 @@ class Network(nn.Cell):
     def is_started(self) -> bool:
         """True if the label scale was set.
 
-        For a network without a label scale, the property is True if any bias in `last_biases` is
+        For a network without a label scale, `is_started` is True if any bias in `last_biases` is
         not 0.
 
         The label scale and the last biases are set by training, by loading a checkpoint and by
-        `start_at`. If the mean of every label is 0.5, `start_at` sets the last biases to 0, and the
-        property stays False.
+        `start_at`. If the mean of every label is 0.5, `start_at` sets the last biases to 0, and
+        `is_started` stays False.
         """
         if self.label_scale is not None:
             return self.label_scale.is_set
@@ -204,7 +204,7 @@ class Network(nn.Cell):
 
         After a call of `start_at`, the network has to learn only how rows differ from the mean.
         `RecModel` calls `start_at` before it trains an untrained network on a table of rows. A
-        program that trains a network on a stream may call this method too.
+        program that trains a network on a stream may also call `start_at`.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.

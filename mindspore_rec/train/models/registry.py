@@ -81,7 +81,7 @@ def register(name: str, kind: _Kind | None = None) -> Any:
     """Register a model's class under a name in this process, by a call or as a class decorator.
 
     Args:
-        name: the name, without a colon.
+        name: name of the model, without a colon.
         kind: class derived from `Network`. Default: None, which means that a class decorator is
             returned.
 

@@ -61,8 +61,8 @@ class Served(nn.Cell):
             for place, values in places.items()
             for value in values
         }
-        # One index per input. For offsets of a history: the index of an input with the history's
-        # values. For all other inputs: -1.
+        # One index per input: for the offsets of a history, the index of an input with the
+        # history's values; for any other input, -1.
         self.counted = tuple(
             places[place][0] if place in places else -1 for place in range(len(schema.inputs))
         )

@@ -77,7 +77,7 @@ class Dice(HistoryLayer):
         float32 Tensor `[N, width]`.
 
     Attributes:
-        alpha: the learned slopes, a Parameter `[width]`, which starts with 0.
+        alpha: the learned slopes, a Parameter `[width]`, initially 0.
         moving_mean, moving_variance: Parameters `[width]` without a gradient.
 
     Raises:

@@ -108,5 +108,5 @@ class FactorizationMachine(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum over pairs to a program, and return the sum's columns."""
+        """Add this layer to a program, and return the columns of the sum over pairs."""
         return program.factorized_pairs(x, self.fields, self.sums, output)

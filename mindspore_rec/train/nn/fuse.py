@@ -41,25 +41,26 @@ _Cell = TypeVar("_Cell", bound=nn.Cell)
 def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
-    `fuse` runs `construct` in Python, once for each combination of a value of `self.training` and a
-    number of optional arguments. The arguments are stand-ins, which record the operations on
-    Tensors. One `FusedGraph` replaces the layers that an operator can compute: `MLP`, `CrossNet`,
-    `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`,
-    `PiecewiseLinear`, `PeriodicEmbedding`, `Sum` and `nn.Dense`. The `FusedGraph` also computes
-    sums, joins (`ops.concat`), and activations after `nn.Dense`. All other steps of `construct`,
-    such as lookups and a final sigmoid, run unchanged. If the layers read Tensors with different
-    numbers of rows, MindSpore's layers compute the network, with one warning. In a graph with
-    dynamic shapes, the operator raises an error if the numbers of rows differ.
+    `fuse` runs `construct` in Python, once for each combination of the value of `self.training` and
+    the number of optional arguments passed. The arguments are stand-ins, which record the
+    operations on Tensors. One `FusedGraph` replaces the layers that an operator can compute: `MLP`,
+    `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
+    `NumberEmbedding`, `PiecewiseLinear`, `PeriodicEmbedding`, `Sum` and `nn.Dense`. The
+    `FusedGraph` also computes sums, joins (`ops.concat`), and activations after `nn.Dense`. All
+    other steps of `construct`, such as lookups and a final sigmoid, run unchanged. If the layers
+    read Tensors with different numbers of rows, MindSpore's layers compute the network, with one
+    warning. In a graph with dynamic shapes, the operator raises an error if the numbers of rows
+    differ.
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
-    also compute the network, with one warning, if a cell between the network and the layers has
-    changed since the call of `fuse`. A cell has changed if its type, mode, hooks or children
-    differ. A cell has also changed if the cell reads an attribute or a global name and this name
-    now refers to another number or function. If a call passes an argument that is not a Tensor,
-    MindSpore's layers also compute the network, but without a warning. Omitted arguments do not
-    prevent the use of the operator.
+    compute the network, with one warning, if a cell between the network and the layers has changed
+    since the call of `fuse`. A cell has changed if its type, mode, hooks or children differ. A cell
+    has also changed if the cell reads an attribute or a global name and this name now refers to
+    another number or function. If a call passes an argument that is not a Tensor, MindSpore's
+    layers compute the network, without a warning. Omitted arguments do not prevent the use of the
+    operator.
 
     Args:
         cell: the network, not yet compiled.
@@ -170,7 +171,7 @@ def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
 
 
 class _Child(NamedTuple):
-    """A cell inside a parent cell; the `construct` of the parent was traced."""
+    """A cell inside a parent cell whose `construct` was traced."""
 
     parent: nn.Cell
     name: str

@@ -137,7 +137,7 @@ class FusedGraph(FusedLayer):
         Static shapes are compared once, when the graph is compiled. For dynamic shapes, the
         function returns True if `expects_rows` is True. If `expects_rows` is False and `may_branch`
         is True, the graph compares dynamic shapes in each step. If `expects_rows` and `may_branch`
-        are False, the function returns False for dynamic shapes.
+        are both False, the function returns False for dynamic shapes.
 
         Args:
             inputs: the Tensors.

@@ -28,7 +28,8 @@ class GroupedEmbedding(nn.Cell):
 
     Args:
         tables: a HashTable or StaticParameter for each column. A table may serve several columns,
-            which are then looked up from left to right. The rows of the tables may differ in size.
+            which are then looked up from left to right. The rows of different tables may differ in
+            size.
         config: a `TableConfig` with a different name for each column, in place of `tables`. The
             cell makes a new table for each config. The table is a StaticParameter if the config has
             `vocab_size`, otherwise a HashTable. Default: none.

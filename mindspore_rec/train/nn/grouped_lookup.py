@@ -78,8 +78,8 @@ class GroupedLookup(nn.Cell):
     def construct(self, ids: Tensor) -> Tensor:
         """Look up ids; return the rows, float32 `[..., tables, dim]`."""
         # The operator has the sum of all anchors as an input. In the backward pass, the operator
-        # returns a token as the gradient of this sum, and the sum passes the token on to each
-        # anchor.
+        # returns a token as the gradient of the anchors' sum, and the sum passes the token on to
+        # each anchor.
         anchor = self._sum(self.anchors)
         if self.training:
             return self._train(ids, self.descriptors, self.like, anchor)[0]

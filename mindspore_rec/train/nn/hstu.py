@@ -47,7 +47,7 @@ class HSTU(HistoryLayer):
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
     for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152. In this cell, all
     projections have biases. If a query is from value i and a key is from value j, the time between
-    them is the difference between the times of the values i and j.
+    the query and the key is the difference between the times of the values i and j.
 
     Args:
         embedding_dim: width of a value, 1 to 8192.

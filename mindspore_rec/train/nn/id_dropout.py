@@ -17,11 +17,11 @@ __all__ = ["IdDropout"]
 class IdDropout(nn.Cell):
     """In training, replace a share of the ids by a padding key; in evaluation, return all ids.
 
-    If the lookup has the same padding key, it returns zeros for a dropped id, as for an id without
-    a row. The network thus learns to predict for ids without a row, and relies less on rare ids. As
-    in `SeededDropout`, masks are drawn in advance and each row of a batch uses the next mask. The
-    masks depend only on the seed and the number of training steps; a checkpoint saves this number.
-    All workers begin with the same masks.
+    If the lookup has the same padding key, the lookup returns zeros for a dropped id, as for an id
+    without a row. With `IdDropout`, the network learns to predict for ids without a row, and relies
+    less on rare ids. As in `SeededDropout`, masks are drawn in advance and each row of a batch uses
+    the next mask. The masks depend only on the seed and the number of training steps; a checkpoint
+    saves this number. All workers begin with the same masks.
 
     Args:
         rates: for each column of the ids, the probability that an id is dropped, in [0, 1).

@@ -154,7 +154,7 @@ def clip_rows(rows: Tensor, max_norm: float) -> Tensor:
 
 
 class TableLookup(nn.Cell):
-    """Look up ids in a table; only in training, the lookup inserts rows.
+    """Look up ids in a table; only a lookup in training inserts rows.
 
     Args:
         config: description of a new table: a static table if `vocab_size` is set, otherwise a hash

@@ -77,7 +77,7 @@ class BCEWithLogitsLoss(nn.LossBase):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator computes float32 losses; fixed in a compiled graph."""
+        """True if one operator computes float32 losses; the value is fixed in a compiled graph."""
         return self.fused is not None and may_fuse([self])
 
     def construct(self, input: Tensor, target: Tensor) -> Tensor:

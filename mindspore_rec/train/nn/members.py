@@ -2,10 +2,10 @@
 """Members: an ensemble of networks that share all their layers and tables.
 
 The rows of a batch are repeated once for each member, and each member multiplies its copy of a row
-by learned factors. One pass through the shared layers computes the outputs for all copies. Each
-member has its own output of the last layer. Source: Gorishniy et al., "TabM: Advancing Tabular Deep
-Learning with Parameter-Efficient Ensembling", ICLR 2025, https://arxiv.org/abs/2410.24210, where
-the form is called TabM-mini.
+by learned factors. One pass through the shared layers computes the outputs for all copies of the
+rows. Each member has its own output of the last layer. Source: Gorishniy et al., "TabM: Advancing
+Tabular Deep Learning with Parameter-Efficient Ensembling", ICLR 2025,
+https://arxiv.org/abs/2410.24210, where the form is called TabM-mini.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class MemberRows(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator repeats the rows; fixed in a compiled graph."""
+        """True if one operator repeats the rows; the value is fixed in a compiled graph."""
         return self.repeats is not None and may_fuse([self])
 
     def construct(self, x: Tensor) -> Tensor:

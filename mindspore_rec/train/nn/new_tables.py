@@ -20,7 +20,7 @@ def table_of(maker: str, config: Any, table: Any) -> TableParameter:
     """Return the table of an embedding cell: a new table that `config` describes, or `table`.
 
     Args:
-        maker: name of the cell's class, for messages.
+        maker: name of the cell's class, for error messages.
         config: the description of a new table, or None.
         table: an existing table, or None.
 
@@ -49,7 +49,7 @@ def new_table(maker: str, config: TableConfig) -> TableParameter:
     """Return a new static table if the config has `vocab_size`, otherwise a new hash table.
 
     Args:
-        maker: name of the cell's class, for messages.
+        maker: name of the cell's class, for error messages.
         config: the table's description.
     """
     if config.vocab_size is None:
@@ -61,7 +61,7 @@ def named_hash_config(maker: str, config: TableConfig) -> TableConfig:
     """Return the config of a hash table, named `hash_embedding_<n>` if the config has no name.
 
     Args:
-        maker: name of the cell's class, for messages.
+        maker: name of the cell's class, for error messages.
         config: the table's description.
 
     Raises:

@@ -23,7 +23,7 @@ class NumberEmbedding(NumberVectors):
         y_{b,n} = x_{b,n} \, v_n
 
     Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127. In
-    this paper, a number is a feature like any other. FuxiCTR and BARS use this embedding as the
+    Rendle's paper, a number is a feature like any other. FuxiCTR and BARS use this embedding as the
     first layer of networks.
 
     Args:

@@ -101,7 +101,7 @@ class ToValues(nn.Cell):
 
     @property
     def is_eager(self) -> bool:
-        """True in PyNative mode; fixed in a compiled graph."""
+        """True in PyNative mode; the value is fixed in a compiled graph."""
         return bool(ms.get_context("mode") == ms.PYNATIVE_MODE)
 
     def construct(self, block: Tensor, offsets: Tensor, values: Tensor) -> Tensor:

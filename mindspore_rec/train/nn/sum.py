@@ -65,5 +65,5 @@ class Sum(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum to a program, and return the sum's columns."""
+        """Add this layer to a program, and return the sum's columns."""
         return program.sum_groups(x, self.out_features, output)

@@ -44,9 +44,9 @@ class SparseOptimizer(nn.Optimizer):
     * Add the weight decay to the gradient (AdamW decouples the decay):
       ``g = g + weight_decay * w``.
     * Apply the rule in the native core: one operator for all dense parameters, and one operator
-      for each table. MindSpore's operators update dense parameters that are not float32 or have
-      centralized gradients. If MindSpore does not run on the CPU, MindSpore's operators update all
-      dense parameters.
+      for each table. MindSpore's operators update a dense parameter that is not float32, or whose
+      gradient is centralized. If MindSpore does not run on the CPU, MindSpore's operators update
+      all dense parameters.
 
     A step of a table updates only the rows of the batch, each row once. If a key occurs several
     times, in one or several lookups, the key's gradients are summed, and then the key's row is
@@ -79,8 +79,8 @@ class SparseOptimizer(nn.Optimizer):
         rule: name of the native rule.
         constants: constants of the native rule, by name.
         state: maps the name of each state of the dense parameters to the state's initial value.
-            The name of each state becomes an attribute of the optimizer. A state has the shape of
-            its parameter.
+            Each state becomes an attribute of the optimizer, under the state's name. A state has
+            the shape of its parameter.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -212,7 +212,7 @@ class SparseOptimizer(nn.Optimizer):
                 unless `decouples` is True.
             lr: learning rate, float32, 0-d.
             decay: weight decay, float32, 0-d, or None for no decay.
-            prepared: values that depend only on the step number, from `prepare`.
+            prepared: the result of `prepare`: values that depend only on the step number.
         """
         raise NotImplementedError
 
@@ -254,7 +254,7 @@ class SparseOptimizer(nn.Optimizer):
 
         Args:
             gradients: one gradient per parameter, as in `construct`.
-            scale: factor of the gradients, float32, 0-d.
+            scale: factor by which the gradients are multiplied, float32, 0-d.
             unscaled: True if `scale` is 1, so that dense gradients need no scaling.
 
         Raises:
@@ -320,7 +320,7 @@ class SparseOptimizer(nn.Optimizer):
             )
 
     def squared_norm(self, gradients: Any) -> Any:
-        """Return the sum of squares of all gradients without the loss scale: float32, 0-d."""
+        """Return the sum of squares of all unscaled gradients (g / loss scale): float32, 0-d."""
         self._check_count(gradients)
         dense: Any = ()
         for i in self._dense_index:

@@ -63,7 +63,7 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
     Args:
         value: a number, a 0-d or 1-d Tensor or array, an iterable of numbers (one per step), or a
             `LearningRateSchedule`.
-        name: the argument's name, for the message.
+        name: the argument's name, for the error message.
 
     Raises:
         TypeError: `value` has an unsupported type.

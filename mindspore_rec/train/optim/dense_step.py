@@ -32,11 +32,12 @@ _CONSTANTS = ("beta1", "beta2", "epsilon", "momentum", "decay", "l1", "l2", "lr_
 
 
 class DenseStep(nn.Cell):
-    """Cell that scales, decays and updates dense parameters in place, in one pass over memory.
+    """Cell that updates dense parameters in place, in one pass over memory.
 
-    Dense parameters are updated by the same formulas as rows of tables (`csrc/rows/kernels.inl`).
-    Equal inputs give bit-identical results with any number of threads. RowWiseAdagrad has one
-    accumulator per element of a dense parameter.
+    A step scales the gradients, and decays and updates the parameters. Dense parameters are updated
+    by the same formulas as rows of tables (`csrc/rows/kernels.inl`). Equal inputs give
+    bit-identical results with any number of threads. RowWiseAdagrad has one accumulator per element
+    of a dense parameter.
 
     Args:
         rule: name of the native rule.
@@ -88,7 +89,7 @@ class DenseStep(nn.Cell):
 
         Args:
             gradients: one raw gradient per parameter, of the parameter's shape.
-            scale: factor of the gradients, one float32 number.
+            scale: factor by which the gradients are multiplied, one float32 number.
             step: the step number, from 1, as one int32.
             numbers: the learning rates of the parameters in `rates_of`, followed by the weight
                 decays of the parameters in `decays_of`, all float32.

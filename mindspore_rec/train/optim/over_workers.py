@@ -130,7 +130,7 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
 
 
 def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:
-    """Return (worker, message) of the first worker unlike worker 0; None if all are equal."""
+    """Return (worker, message) of the first worker that differs from worker 0, or None."""
     first = settings[0]
     for worker, other in enumerate(settings):
         for name in {**first, **other}:

@@ -42,7 +42,8 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
         constants: the rule's constants, as in `TableParameter.bind_optimizer`.
 
     Returns:
-        The id of the binding. In each step, the table recognizes the optimizer by this id.
+        The id of the binding. In each step, the table recognizes the optimizer by the id of the
+        binding.
     """
     before = _trainers.get(owner.id)
     if before is not None and before[0]() is not None and before[1] != rule:
@@ -85,8 +86,8 @@ def check_covered(net: Cell, optimizer: Any) -> None:
     """Raise RuntimeError if `optimizer` does not train every trainable table of `net`.
 
     A table is trained only by an optimizer of `mindspore_rec.optim` whose `params` include the
-    table's parameter. Another optimizer with this parameter, such as `mindspore.nn.Adam`, would
-    silently leave the table at its initial values.
+    table's parameter. Another optimizer, such as `mindspore.nn.Adam`, would accept the table's
+    parameter, but silently leave the table at its initial values.
 
     Args:
         net: the network (a Cell). Frozen tables of the network (``requires_grad=False``) need no

@@ -138,9 +138,9 @@ class DeviceTier(nn.Cell):
     def prepare(self, ids: Any, padding_key: int | None = None, faae_coefficient: int = 1) -> None:
         """Do the host's part of a training lookup in advance: count and admit keys, promote rows.
 
-        If the device is not the CPU, call `prepare` for each lookup of a step. Call `prepare` when
-        the previous step has ended and before the step begins. On the CPU, calling `prepare` is
-        optional.
+        If the device is not the CPU, call `prepare` for each lookup of a step. Call `prepare` after
+        the previous step has ended and before the lookup's step begins. On the CPU, calling
+        `prepare` is optional.
 
         Args:
             ids: ids of the lookup, an int32 or int64 array or Tensor.

@@ -53,7 +53,7 @@ class Swap:
         values: Parameter `[slots, dim]`.
         states: Parameter `[slots, max(width, 1)]`.
         width: number of floats of optimizer state in a row.
-        scratch: index of an unused slot. This index pads `out_slots` and `in_slots`.
+        scratch: index of an unused slot. `scratch` pads `out_slots` and `in_slots`.
 
     Example:
         >>> values = Parameter(Tensor(np.zeros((3, 2), np.float32)), name="v")

@@ -22,7 +22,7 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class EvictedKeys:
-    """Evicted keys; the entries with equal index in all arrays belong to one key.
+    """Evicted keys; entries with the same index in all arrays belong to one key.
 
     Attributes:
         keys: int64 `[n]`.
@@ -118,7 +118,7 @@ class DynamicTable(TableParameter):
     def evict_due(self) -> None:
         """Free all rows that are due for eviction; lookups already ignore such rows.
 
-        If the method is not called, the next training steps free the due rows, some rows in each
+        If `evict_due` is not called, the next training steps free the due rows, some rows in each
         step.
         """
         self._synchronised().evict_due()

@@ -151,7 +151,7 @@ class HashTable(DynamicTable):
 
     @property
     def serving_unknown_value(self) -> float | tuple[float, ...] | None:
-        """Value of a key without a row in evaluation; None if it is not set."""
+        """In evaluation, the value of a key without a row; None if not set."""
         return self.config.serving_unknown_value
 
     @property

@@ -60,7 +60,7 @@ def row_initializer(
             kind.
         fan_in: number of inputs, for Xavier uniform.
         fan_out: number of outputs, for Xavier uniform.
-        argument: name of the caller's argument, for messages.
+        argument: name of the caller's argument, for error messages.
 
     Raises:
         TypeError: `initializer` has an unsupported type.

@@ -43,7 +43,7 @@ def check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | None
 def one_dtype(
     name: str, what: str, wanted: Any, tensor: Tensor | None, default: Any, legal: tuple[Any, ...]
 ) -> Any:
-    """Return the dtype of a table's keys or values: `wanted`, the dtype of `tensor`, or `default`.
+    """Return the dtype of keys or values: `wanted`, else the dtype of `tensor`, else `default`.
 
     Args:
         name: name of the table.

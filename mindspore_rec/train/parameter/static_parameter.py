@@ -41,8 +41,8 @@ class StaticParameter(TableParameter):
         vocab_size: number of ids, 1 to 2**35.
         embedding_dim: number of floats in a row, 1 to 8192.
         param_init: initial values: a number, the name of an initializer, an initializer object, or
-            a float32 Tensor `[vocab_size, embedding_dim]`. Names and objects are as in
-            `MapParameter`. Default: 'normal'.
+            a float32 Tensor `[vocab_size, embedding_dim]`. The legal names and objects are the same
+            as for `MapParameter`. Default: 'normal'.
         name: name of the table. If two open tables have the same name, only the newer table can be
             used. Default: `embedding_table_<n>`.
         out_of_range: effect of an id outside the vocabulary, as for `TableConfig`. Default:
@@ -127,8 +127,8 @@ class StaticParameter(TableParameter):
         """Set the initial values of a new table.
 
         If MindSpore loads weights directly after this call, lookups raise an error until the
-        table's rows are loaded too. Directly after `set_data`, such a load of weights causes no
-        error.
+        table's rows are loaded too. If MindSpore loads weights directly after `set_data`, lookups
+        raise no error.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

@@ -64,8 +64,8 @@ class TableConfig:
             open tables have the same name, only the newer table can be used. Default: a numbered
             name.
         key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.
-            Keys of a static table are int64. Default: `int64`, or `int32` for classes with the same
-            arguments as in MindSpore or MindRec.
+            Keys of a static table are int64. Default: `int64`; `int32` for classes that have the
+            arguments of MindSpore or MindRec.
         value_dtype: dtype of a row's values, `float32`, `bfloat16` or `float16`. Computations are
             in float32, and lookups and NumPy arrays have float32 values; see `docs/precision.md`.
             Default: `float32`.
@@ -85,8 +85,9 @@ class TableConfig:
         unknown_value: value of a key without a row: a number, or `embedding_dim` numbers (list,
             tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: the number if
             `initializer` is a number, zeros if `initializer` is a distribution.
-        serving_unknown_value: value of a key without a row in evaluation and prediction, with the
-            same legal types as `unknown_value`. Only for hash tables. Default: `unknown_value`.
+        serving_unknown_value: in evaluation and prediction, the value of a key without a row; the
+            legal types are the same as for `unknown_value`. Only for hash tables. Default:
+            `unknown_value`.
         vocab_size: number of ids of a static table, 1 to 2**35. Default: None, which means a hash
             table.
         out_of_range: effect of an id outside the vocabulary of a static table: 'error' raises an
@@ -310,7 +311,7 @@ def check_key_dtype(where: str, key_dtype: Any) -> None:
     """Raise TypeError if `key_dtype` is not a legal dtype of keys.
 
     Args:
-        where: text that precedes the argument's name in the message.
+        where: text that precedes the argument's name in the error message.
         key_dtype: the dtype to check.
 
     Example:

@@ -129,8 +129,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
         config: the `TableConfig` of the table, including the name.
-        descriptor: int64 Tensor `[7]` from `make_descriptor`. It tells operators which table to
-            use.
+        descriptor: int64 Tensor `[7]` from `make_descriptor`. `descriptor` tells operators which
+            table to use.
         key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.
         dim: number of floats in a row.
         cache: the CacheConfig, or None if all rows are in host memory.
@@ -214,7 +214,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         On the CPU, no error is raised, because the device tier shares the host's memory.
 
         Args:
-            cell: name of the cell that reads rows on the host, for the message.
+            cell: name of the cell that reads rows on the host, for the error message.
         """
         if self.device is not None and not self.device.shared:
             raise ValueError(
@@ -376,7 +376,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` contain no rows.
         If `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an
         error until you call this method. After `mindspore_rec.load_checkpoint`, `import_data` or
-        `StaticParameter.set_data` has loaded the rows, lookups also work again. You may also call
+        `StaticParameter.set_data` has loaded the rows, lookups work again. You may also call
         `import_data` or `set_data` first, and load the network's other weights later.
 
         Example:

@@ -111,7 +111,10 @@ class TableTraining(NativeAccess):
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:
-        """Return (hash, number of ids) for each training lookup of the last step that had any."""
+        """Return (hash, number of ids) for each training lookup of the last step.
+
+        A step without a training lookup does not count as the last step.
+        """
         return self._synchronised().recent_lookups()
 
     # ---- time
@@ -119,6 +122,7 @@ class TableTraining(NativeAccess):
     def op_times(self) -> dict[str, tuple[int, int]]:
         """Return, per kind of operator, the number of calls and the calls' time in nanoseconds.
 
-        The kinds are 'lookup', 'accumulate', 'step', and 'map' for the methods of `HashTable`.
+        The kinds are 'lookup', 'accumulate', 'step' and 'map'; 'map' covers the methods of
+        `HashTable`.
         """
         return self._synchronised().op_times()

@@ -148,7 +148,7 @@ def check_hash_config(maker: str, config: TableConfig) -> None:
     """Raise ValueError if a config does not describe a hash table.
 
     Args:
-        maker: name of the class or function that accepts the config, for the message.
+        maker: name of the class or function that accepts the config, for the error message.
         config: the config to check.
 
     Example:
@@ -165,7 +165,7 @@ def check_static_config(maker: str, config: TableConfig) -> int:
     """Return the `vocab_size` of a config; raise ValueError if the config has no `vocab_size`.
 
     Args:
-        maker: name of the class or function that accepts the config, for the message.
+        maker: name of the class or function that accepts the config, for the error message.
         config: the config to check.
 
     Raises:
@@ -184,7 +184,7 @@ def admission_by_filter(where: str, admission: Any, permit_filter_value: Any) ->
     """Return `admission`, or the policy that MindSpore's `permit_filter_value` describes.
 
     Args:
-        where: text that precedes an argument's name in messages.
+        where: text that precedes an argument's name in error messages.
         admission: an admission policy, or None.
         permit_filter_value: number of occurrences at which a key is admitted, 1 to 2**30 - 1.
 
@@ -209,7 +209,7 @@ def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Ev
     """Return `eviction`, or the eviction rule that MindSpore's `evict_filter_value` describes.
 
     Args:
-        where: text that precedes an argument's name in messages.
+        where: text that precedes an argument's name in error messages.
         eviction: an Eviction, or None.
         evict_filter_value: if a key does not occur for this number of steps, at least 1, the key's
             row is evicted. `sys.maxsize`, the upstream default, and any number above half of

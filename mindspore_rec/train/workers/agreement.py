@@ -34,7 +34,7 @@ class State(IntEnum):
 
 
 class Flag(IntFlag):
-    """Facts about a worker, which the worker sends in each round together with its `State`."""
+    """Facts that a worker sends about itself in each round, together with its `State`."""
 
     STOP = 1  # end the training before the next step
     NEEDS_BATCH = 2  # the worker never had a batch with rows

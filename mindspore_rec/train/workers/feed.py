@@ -29,8 +29,8 @@ class Reader:
             Default: always False.
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
-        has_batch: function that returns True if the reader already has a batch for the next step
-            while the source has no further batch yet. `has_batch` must return the same value on all
+        has_batch: function that returns True if the reader already has a batch for the next step;
+            called only while a worker waits for data. `has_batch` must return the same value on all
             workers. Default: always False.
         on_idle: function that all workers call together while they wait for data. Default: none.
     """

@@ -42,7 +42,7 @@ class Alone:
         feed: the `Feed` that supplies the worker's batches.
         rank: index of the worker; 0 for a single worker.
         workers: number of workers; 1 for a single worker.
-        name: name of the worker in messages; '' for a single worker.
+        name: name of the worker in error messages; '' for a single worker.
         share: name of this worker's share of the data; "whole" for a single worker. See `Passes`.
         reads_on: True if no batch is lost when the source is read again after an exception.
         bad: index of the worker whose last loss is NaN or infinite; None if all losses are finite.
@@ -93,8 +93,8 @@ class Peers(Alone):
         group: all workers.
         source: this worker's share of the training data.
         summed: True if the loss is a sum over a batch's rows, False if the loss is a mean.
-        state: the network's `WorkerState`. It handles parameters that steps change without a
-            gradient.
+        state: the network's `WorkerState`. The `WorkerState` handles parameters that steps change
+            without a gradient.
     """
 
     feed: WorkerFeed

@@ -29,7 +29,7 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
     Args:
         source: the data that this worker's program has passed.
         group: the workers.
-        argument: name of the data in messages.
+        argument: name of the data in error messages.
 
     Returns:
         This worker's share; with one worker, `source` itself.

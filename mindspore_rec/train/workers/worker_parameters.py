@@ -22,7 +22,8 @@ def share_parameters(group: Group, cell: nn.Cell) -> None:
 
     Args:
         group: the workers.
-        cell: the train cell. The names and shapes of its parameters are equal on all workers.
+        cell: the train cell. The names and shapes of the cell's parameters are equal on all
+            workers.
     """
     dense = dict(_dense(cell))
     first = arrays_of_first(group, {name: each.asnumpy() for name, each in dense.items()})

@@ -125,7 +125,7 @@ class ProgramCell(nn.Cell):
         argument_count = 2 + inputs + parameters + extras + 2 + self.count
         refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
-        # If input i is a bfloat16 Tensor, bit i is set in the index of the operator in `backwards`.
+        # If input i is a bfloat16 Tensor, bit i of the operator's index in `backwards` is set.
         self.backwards = tuple(
             native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
             for choice in range(choices)
@@ -223,9 +223,9 @@ def native_operator(
         narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means that all
             outputs are float32.
         raises_at_once: whether a call outside a graph waits until the operator has finished.
-            Pass True for operators that check values from the user. If the call does not wait,
-            PyNative mode calls the next operator even if a result is missing after an error, and
-            may crash. Default: False.
+            Pass `raises_at_once=True` for operators that check values from the user. If the call
+            does not wait, PyNative mode calls the next operator even if a result is missing after
+            an error, and may crash. Default: False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
     # The operator has no side effect, so the compiler merges two calls with the same arguments, for

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For dense programs on a GPU: finds NVIDIA's libraries and the folder of compiled kernels.
+"""Finds NVIDIA's libraries and the folder of compiled kernels, for dense programs on a GPU.
 
 This file imports nothing from the package, so that programs without MindSpore can run it.
 """
@@ -29,8 +29,8 @@ def find_cuda_libraries() -> dict[str, str]:
 
     Returns:
         For "nvrtc" and "cublasLt", an argument of `dlopen`: a path in a wheel, or a name such as
-        "libnvrtc.so.13". For a missing library, the argument is a name, so that `dlopen` reports
-        the missing file.
+        "libnvrtc.so.13". If a library is missing, the argument is the library's name, so that
+        `dlopen` reports the missing file.
 
     Example:
         >>> sorted(find_cuda_libraries())
@@ -74,7 +74,7 @@ def kernel_cache() -> str:
     The user's cache is `$XDG_CACHE_HOME`, or `~/.cache` if this variable is not set. The returned
     folder may not exist yet.
 
-    Returns: Path of the folder, or "" if the user has no home folder. Without a folder, each
+    Returns: Path of the folder, or "" if the user has no home folder. If the path is "", each
         process compiles its own kernels.
 
     Example:

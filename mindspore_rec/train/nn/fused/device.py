@@ -46,9 +46,9 @@ def set_dense_device(device: str) -> None:
     Call this function before the network is made: a layer stores the device when its constructor
     runs (`MLP(...)`, `CrossNet(...)`, `FusedGraph(...)`). Later calls of `set_dense_device` do not
     change the device of the layer or its copies. Only the layer's method `set_compute_dtype` makes
-    new operators; it uses the device that is set at the time of its call. Only layers that run as
-    one operator (`is_fused`) use the GPU. Tables, parameters, optimizers, losses and layers of
-    MindSpore stay on the CPU.
+    new operators; the method uses the device that is set at the time of the call. Only layers that
+    run as one operator (`is_fused`) use the GPU. Tables, parameters, optimizers, losses and layers
+    of MindSpore stay on the CPU.
 
     The initial device is the value of the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or
     'cpu' if the variable is not set. `MINDSPORE_REC_DENSE_DEVICE` is read when the first layer is
@@ -98,7 +98,7 @@ def check_dense_device(name: str, device: object) -> str:
     """Check and return the name of a device; the device itself need not exist.
 
     Args:
-        name: name of the argument or variable, for the message.
+        name: name of the argument or variable, for the error message.
         device: the device.
 
     Raises:
@@ -147,7 +147,7 @@ def describe(device: str) -> str:
 
 
 def _use(device: str, what: str) -> None:
-    """Set the device of new programs; `what` is the setting's name in messages."""
+    """Set the device of new programs; `what` is the setting's name in error messages."""
     if device == _native.dense_device():
         return
     if device == "cpu":

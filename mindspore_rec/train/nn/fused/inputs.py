@@ -21,7 +21,7 @@ def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
     """Check and return the widths of a layer's inputs.
 
     Args:
-        argument: name of the argument, for messages.
+        argument: name of the argument, for error messages.
         given: width of a single input, or a sequence of widths.
         most: greatest legal sum of the widths.
 

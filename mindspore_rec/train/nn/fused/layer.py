@@ -143,7 +143,7 @@ class FusedLayer(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if the fused form is used; fixed in a compiled graph."""
+        """True if the fused form is used; the value is fixed in a compiled graph."""
         if self.fused_training is None or not may_fuse(self.cells_in()):
             return False
         if self._is_changed():
@@ -209,7 +209,7 @@ class FusedLayer(nn.Cell):
         return self.rounds_gradient(y) if self.rounding == "round" else ops.cast(y, ms.float32)
 
     def through(self, linear: nn.Dense, x: Tensor) -> Tensor:
-        """Return the output of MindSpore's layer `linear`, with its product in `compute_dtype`."""
+        """Return the output of the layer `linear`, with the matrix product in `compute_dtype`."""
         if self.rounding == "none":
             return linear(x)
         weight = ops.transpose(self.factor(linear.weight), (1, 0))

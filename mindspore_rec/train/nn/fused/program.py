@@ -191,7 +191,9 @@ class Program:
         keeps_first: bool,
         output: Columns | None = None,
     ) -> Columns:
-        """Add the dot products of all pairs of a row's vectors; return the products' columns.
+        """Add a layer that computes the dot products of all pairs of a row's vectors.
+
+        Return the output's columns.
 
         Args:
             x: columns of the vectors, one vector after the other.
@@ -337,9 +339,9 @@ class Program:
         """Add a batch normalization, its activation and its dropout; return the output's columns.
 
         The normalization reads two parameters, gamma and beta, and two further inputs, the moving
-        mean and variance, all float32 `[x.width]`. In training, no other layer may read `x`. The
-        cell's last output, `packed`, contains the new moving mean and then the new moving variance.
-        The offset of the new moving mean in `packed` is appended to `moved`.
+        mean and variance, all float32 `[x.width]`. In training, only this normalization may read
+        `x`. The cell's last output, `packed`, contains the new moving mean and then the new moving
+        variance. The offset of the new moving mean in `packed` is appended to `moved`.
 
         Args:
             x: columns of the input; `x` must contain all columns of a value.

@@ -28,7 +28,7 @@ class Rounding(nn.Cell):
         return ops.cast(ops.cast(x, ms.bfloat16), ms.float32)
 
     def bprop(self, x: Tensor, out: Tensor, dout: Tensor) -> tuple[Tensor]:
-        """Return the gradient of the output."""
+        """Return the gradient of the output unchanged."""
         return (dout,)
 
 

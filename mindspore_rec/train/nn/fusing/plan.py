@@ -69,8 +69,8 @@ class Plan:
             operator's outputs, `behind` includes the concatenation.
         shapes: maps the index of each output whose rows are not vectors to the shape of a row.
         matrices: indexes of the inputs that must be matrices.
-        apart: all steps after `before`, in order. If the operator is not used, these steps run in
-            its place.
+        apart: all steps after `before`, in order. If the operator is not used, the steps in `apart`
+            run in the operator's place.
         has_state: whether a step in `apart` may change a state or draw random numbers.
     """
 
@@ -142,7 +142,8 @@ class _Planner:
             self._demand(step)
         for step in self.trace.steps:
             stage = max((self.stages[each] for each in step.reads), default=_BEFORE)
-            # Steps that change a state or draw random numbers keep their order in the trace.
+            # Steps that change a state or draw random numbers run in the same order as in the
+            # trace.
             key = _state_of(step)
             earlier = _BEFORE if key is None else latest.get(key, _BEFORE)
             if max(stage, earlier) != _BEHIND and self._takes(step, stage):
@@ -198,7 +199,7 @@ class _Planner:
     def _fits(self, parts: list[int], width: int) -> bool:
         """Return whether the widths of joined values can add up to `width`.
 
-        If exactly one width is unknown, the function records this width.
+        If exactly one width is unknown, the function derives and records this width.
         """
         unknown = {part for part in parts if part not in self.widths}
         known = sum(self.widths.get(part, 0) for part in parts)

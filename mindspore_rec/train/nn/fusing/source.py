@@ -89,7 +89,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition: the first `count` arguments are Tensors, all others None."""
+        """Return a Python condition: the first `count` arguments are Tensors, the rest are None."""
         if self.is_full:
             return self.is_full
         missing = [f"{name} is None" for name in self.names[count:]]
@@ -117,7 +117,7 @@ def forward_lines(
 
     Args:
         cells: maps the `id` of each cell and primitive to its path, such as 'self.deep'.
-        signature: arguments of the `construct`.
+        signature: arguments of the network's `construct`.
         made: the plan of the forward pass.
         graph: Python expression that refers to the operator.
         results: index of the returned value, or a tuple of indexes.

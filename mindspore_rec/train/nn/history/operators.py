@@ -118,7 +118,7 @@ class GatedAttention(HistoryOperator):
     Args:
         heads: number of heads.
         weight_scale: factor by which SiLU(score) is multiplied.
-        by_time: whether to add a bias that depends on time differences to the scores.
+        by_time: whether to add to the scores a bias that depends on time differences.
 
     Inputs:
         - **projected** (Tensor): float32 `[N, 4 * width]`: queries, keys, values, gates.
