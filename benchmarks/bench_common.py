@@ -86,7 +86,7 @@ def save(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 
 def spread_keys(numbers: np.ndarray) -> np.ndarray:
-    """Return the upper 63 bits of MurmurHash3's finalizer of each number.
+    """For each number, return the upper 63 bits of MurmurHash3's finalizer.
 
     Distinct numbers most likely have distinct keys.
     """
@@ -131,9 +131,9 @@ def alternate(
         warmup: rounds before the counted rounds.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
-        mixed: if True, each round calls the runs in a new random order. In a fixed order, the same
-            run would always precede each run, and change the run's caches and allocators.
-            By default, each round calls the runs in the order of `runs`.
+        mixed: if True, each round calls the runs in a new random order. In a fixed order, a run
+            would always follow the same other run, which changes its caches and allocators. By
+            default, each round calls the runs in the order of `runs`.
 
     Returns:
         For each name, the seconds of its runs: float64 `[rounds]`.
