@@ -139,7 +139,7 @@ class Subject:
         self._fill(options.rows, name, exponent)
 
     def _fill(self, rows: int, name: str, exponent: float) -> None:
-        """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
+        """Fill the table with rows of the ranks 0 .. rows - 1, as if some steps had trained them.
 
         The more frequent a key is, the later is the last step of its row. A key's count is the
         number of times that the key is expected to occur in these steps.

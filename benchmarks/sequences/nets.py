@@ -2,9 +2,9 @@
 """Networks that predict the next item: SASRec and HSTU, trained on every event of every history.
 
 A network reads the events of all users, one list after the other. The output for an event predicts
-the item of the next event. If events with the same time form one row, the output for the last of
-these events predicts all items of the user's events at the next time. The loss is the cross entropy
-of a softmax over all items, or over the targets of a batch and items drawn at random (`sampled`).
+the item of the next event. If events with the same time form one row, the output for the row's last
+event predicts all items of the user's next row. The loss is the cross entropy of a softmax over all
+items, or over the targets of a batch and items drawn at random (`sampled`).
 
 * An item's vector in histories is also its vector when the item is scored. Each item has a bias,
   which starts at the logarithm of the number of the item's events. With `half_life`, recent events

@@ -141,7 +141,8 @@ def path_flags(tree: Path, work: Path, include: str) -> list[str]:
         include: the folder with the headers of Python.
     """
     relative = Path(os.path.relpath(work, tree))  # setuptools names the sources in it so
-    # The compiler uses the last flag that matches, so a folder may be inside an earlier folder.
+    # A folder may be inside an earlier folder, because the compiler uses the last flag that
+    # matches.
     folders = [(tree, "."), (work.parent, "packages"), (relative, "work"), (include, "python")]
     return [f"-ffile-prefix-map={each}={name}" for each, name in folders]
 
