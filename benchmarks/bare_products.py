@@ -339,7 +339,7 @@ def _three_digits(figure: float) -> float:
 
 
 def layers_of(text: str) -> list[tuple[int, int]]:
-    """Return (in, out) of each layer from a text of widths such as '429-1024-512'.
+    """Parse widths such as '429-1024-512'; return each layer's (inputs, outputs).
 
     Raises:
         ValueError: the text has fewer than two widths, or a width is not a positive number.

@@ -330,8 +330,7 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # If the table is small, the setup's share of the rows may be less than the number of rows in
-    # the prefetched batches.
+    # A small table's tiers must not hold fewer rows than the prefetched batches contain.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(

@@ -155,7 +155,7 @@ def table_run(
 
 
 class TableTimes:
-    """Increase of the counters of the tables' operators since the last call of `start`.
+    """The amounts by which the tables' operators have raised their counters since the last `start`.
 
     Args:
         tables: the tables.
