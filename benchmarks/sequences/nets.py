@@ -177,7 +177,8 @@ class _Loss(nn.Cell):
 
 
 def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs (event, later event to predict from this event) as two ascending index arrays.
+    """Return two ascending index arrays: events, and for each event a later event to predict from
+    it.
 
     Args:
         events: all events, ordered by user, then by time.
