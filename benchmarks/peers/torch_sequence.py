@@ -90,7 +90,7 @@ class Batch:
         return padded.index_copy(0, self.at, x).view(self.lists, self.longest, -1)
 
     def unpad(self, x: torch.Tensor) -> torch.Tensor:
-        """Return `x` [B, L, width] without padding: [N, width]."""
+        """Return `x`, of shape [B, L, width], without the padding, as [N, width]."""
         return x.reshape(-1, x.shape[-1]).index_select(0, self.at)
 
 

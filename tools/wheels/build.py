@@ -212,7 +212,8 @@ def strip_debug(file: Path, debug: Path, tools: Tools) -> None:
 
 @contextmanager
 def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str]]:
-    """Yield a wheel's files in a dict, which the caller may change; write the dict to `target`.
+    """Yield a wheel's files in a dict, which the caller may change; then write the dict to
+    `target`.
 
     Yields:
         a dict from file names to contents, and the name of the folder with the wheel's metadata.
