@@ -208,7 +208,7 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
     """Run tasks on several threads; return the seconds.
 
     Args:
-        tasks: the tasks, started in this order.
+        tasks: tasks in the order in which they start.
         threads: number of threads, including the calling thread.
         spent: list with one element per task; `run_tasks` sets each element to the task's seconds.
         clock: function that returns the time in seconds: `time.perf_counter` or `time.thread_time`.
@@ -264,8 +264,8 @@ class BareProducts:
     """The products of one step of a network's layers, ready to be timed.
 
     Args:
-        layers: (in, out) of each layer. Layers with one output are left out. The products of layers
-            with one output are reductions; memory limits their speed in any library.
+        layers: (inputs, outputs) of each layer. Layers with one output are left out. The products
+            of layers with one output are reductions; memory limits their speed in any library.
         batch: number of rows.
         precision: one of `PRECISIONS`, which the processor must support.
         threads: number of threads.

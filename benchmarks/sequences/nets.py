@@ -131,8 +131,8 @@ class _Loss(nn.Cell):
 
     With the items of the batch, the loss estimates the softmax's sum over all items: a weighted sum
     of the exponentials of the batch's items. The weight of an item is the inverse of the
-    probability that a batch contains the item. In the sum of a state, the state's target has the
-    weight 1.
+    probability that a batch contains the item. In the sum for a state, the item that is the state's
+    target has the weight 1.
 
     Inputs:
         - **values** (Tensor): events ``[N]``.
