@@ -114,7 +114,7 @@ class Layer:
 
     @property
     def flop(self) -> float:
-        """Floating-point operations of one of the three products."""
+        """Number of floating-point operations in one of the three products."""
         return 2.0 * self.batch * self.width * self.units
 
     def forward(self, rows: int, packs: bool) -> list[Task]:
@@ -303,7 +303,7 @@ class BareProducts:
 
     @property
     def flop(self) -> float:
-        """Floating-point operations of all products."""
+        """Number of floating-point operations in all products."""
         return sum(part.layer.flop for part in self._parts)
 
     def run(self) -> float:

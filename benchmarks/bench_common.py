@@ -54,7 +54,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the sources, with `+` if files differ from it; "" outside of git."""
+    """Return the sources' commit, with `+` if files differ from the commit; "" outside of git."""
     git = ["git", "-C", str(ROOT)]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
@@ -167,7 +167,7 @@ def seconds_of(run: Callable[[int], Any]) -> Callable[[int], float]:
 
 
 def timed(runs: Mapping[str, Callable[[int], Any]]) -> dict[str, Callable[[int], float]]:
-    """Return runs for `alternate`; each run times a whole call of one function.
+    """Return runs for `alternate`; each run measures the time of one function's whole call.
 
     Args:
         runs: for each name, a function that takes the round's number.

@@ -155,8 +155,8 @@ def median_seconds(
 ) -> dict[str, float]:
     """Return the last loss, and the median seconds of single steps and of steps in blocks.
 
-    Alone, the host waits for the GPU after each step. In blocks, the host waits after each
-    `options.block` steps.
+    For single steps, the host waits for the GPU after each step. For blocks, the host waits after
+    each `options.block` steps.
     """
     inputs = tensors(batches, on_gpu)
     for k in range(options.warmup):
