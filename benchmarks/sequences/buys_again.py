@@ -88,7 +88,7 @@ def with_histories(parts: Parts, events: pd.DataFrame, length: int = LENGTH) -> 
 
 
 def ages(seconds: np.ndarray) -> np.ndarray:
-    """Return the number of binary digits of `seconds` in whole hours, as text.
+    """Convert `seconds` to whole hours, and return each number's count of binary digits, as text.
 
     Example:
         >>> ages(np.array([60, 7200, 20_000])).tolist()

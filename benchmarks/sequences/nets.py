@@ -109,7 +109,7 @@ class _Dropout(nn.Cell):
         self.first = Parameter(Tensor([0], ms.int32), name="first", requires_grad=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        """Return `x`; in training, with dropout."""
+        """Return `x`, with dropout in training."""
         if not self.training:
             return x
         first = (self.first + 1237) % self.masks

