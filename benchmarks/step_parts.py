@@ -155,7 +155,8 @@ def table_run(
 
 
 class TableTimes:
-    """The amounts by which the tables' operators have raised their counters since the last `start`.
+    """The amounts by which the tables' operators have raised their counters since the last call of
+    `start`.
 
     Args:
         tables: the tables.
