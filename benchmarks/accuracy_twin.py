@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning curves of our models and of their PyTorch twins, from the same weights and batches.
+"""Learning curves of our models and their PyTorch twins, trained from equal weights on equal
+batches.
 
     python -m benchmarks.accuracy_twin --rows 1000000 --json OUT
 

@@ -114,7 +114,7 @@ class Layer:
 
     @property
     def flop(self) -> float:
-        """Floating-point operations of one of the three products."""
+        """Number of floating-point operations in one of the three products."""
         return 2.0 * self.batch * self.width * self.units
 
     def forward(self, rows: int, packs: bool) -> list[Task]:
@@ -208,7 +208,7 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
     """Run tasks on several threads; return the seconds.
 
     Args:
-        tasks: the tasks, started in this order.
+        tasks: tasks in the order in which they start.
         threads: number of threads, including the calling thread.
         spent: list with one element per task; `run_tasks` sets each element to the task's seconds.
         clock: function that returns the time in seconds: `time.perf_counter` or `time.thread_time`.
@@ -264,8 +264,8 @@ class BareProducts:
     """The products of one step of a network's layers, ready to be timed.
 
     Args:
-        layers: (in, out) of each layer. Layers with one output are left out. The products of layers
-            with one output are reductions; memory limits their speed in any library.
+        layers: (inputs, outputs) of each layer. Layers with one output are left out. The products
+            of layers with one output are reductions; memory limits their speed in any library.
         batch: number of rows.
         precision: one of `PRECISIONS`, which the processor must support.
         threads: number of threads.
@@ -303,7 +303,7 @@ class BareProducts:
 
     @property
     def flop(self) -> float:
-        """Floating-point operations of all products."""
+        """Number of floating-point operations in all products."""
         return sum(part.layer.flop for part in self._parts)
 
     def run(self) -> float:
@@ -339,7 +339,7 @@ def _three_digits(figure: float) -> float:
 
 
 def layers_of(text: str) -> list[tuple[int, int]]:
-    """Return (in, out) of each layer from a text of widths such as '429-1024-512'.
+    """Parse widths such as '429-1024-512'; return each layer's (inputs, outputs).
 
     Raises:
         ValueError: the text has fewer than two widths, or a width is not a positive number.

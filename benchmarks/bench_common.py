@@ -54,7 +54,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the sources, with `+` if files differ from it; "" outside of git."""
+    """Return the sources' commit, with `+` if files differ from the commit; "" outside of git."""
     git = ["git", "-C", str(ROOT)]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
@@ -86,7 +86,7 @@ def save(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 
 def spread_keys(numbers: np.ndarray) -> np.ndarray:
-    """Return the upper 63 bits of MurmurHash3's finalizer of each number.
+    """For each number, return the upper 63 bits of MurmurHash3's finalizer.
 
     Distinct numbers most likely have distinct keys.
     """
@@ -131,9 +131,9 @@ def alternate(
         warmup: rounds before the counted rounds.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
-        mixed: if True, each round calls the runs in a new random order. In a fixed order, the same
-            run would always precede each run, and change the run's caches and allocators.
-            By default, each round calls the runs in the order of `runs`.
+        mixed: if True, each round calls the runs in a new random order. In a fixed order, a run
+            would always follow the same other run, which changes its caches and allocators. By
+            default, each round calls the runs in the order of `runs`.
 
     Returns:
         For each name, the seconds of its runs: float64 `[rounds]`.
@@ -167,7 +167,7 @@ def seconds_of(run: Callable[[int], Any]) -> Callable[[int], float]:
 
 
 def timed(runs: Mapping[str, Callable[[int], Any]]) -> dict[str, Callable[[int], float]]:
-    """Return runs for `alternate`; each run times a whole call of one function.
+    """Return runs for `alternate`; each run measures the time of one function's whole call.
 
     Args:
         runs: for each name, a function that takes the round's number.

@@ -13,9 +13,9 @@ The tasks are in `trees/tasks.py`. DIR has three folders: `census-income-kdd` wi
 (`.csv.gz`). Each learner trains on the training rows. All learners but logistic regression stop
 when the validation rows show no more gain. LightGBM and CatBoost are run if they are installed.
 
-The test rows are scored only with `--test`. Settings are chosen by the validation rows, so run
-`--test` once, at the end. The result file contains the commit and the date. Without `--test`, the
-network is not trained a second time on training and validation rows together (`train.refit`).
+The test rows are scored only with `--test`. Choose settings by the validation rows, and run
+`--test` only once, at the end. The result file contains the commit and the date. Without `--test`,
+the network is not trained a second time on training and validation rows together (`train.refit`).
 After a second training, the network would score validation rows on which it was trained.
 """
 

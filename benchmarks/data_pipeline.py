@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of the reader of whole batches, from Parquet and from MindRecord, in rows per second.
+"""Rows per second at which whole batches are read from Parquet and MindRecord files.
 
     python benchmarks/data_pipeline.py --rows 2000000 --json OUT
 

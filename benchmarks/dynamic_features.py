@@ -10,7 +10,8 @@ so the comparison is fair. The rows' ages and the policies' limits are chosen so
 age, norm or capacity removes about as many rows per step as are inserted.
 
 Second part: in a table with more rows, nearly all rows become due for eviction at once. Every step
-is timed until the sweep ends. The longest step is compared with the median step before the sweep.
+is timed until the sweep ends. The longest step is compared with the median of the steps before the
+sweep.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def main() -> None:
     parser.add_argument("--sweeps", nargs="*", help="only these; default: all")
     args = parser.parse_args()
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
-    # Number of new keys in the steps of one policy: each new key reuses a freed row.
+    # Every new key in the steps of one policy reuses a freed row.
     args.spare = (args.rounds + WARMUP + 1) * int(args.new * args.batch * args.fields)
     figures: dict[str, Any] = {
         name: getattr(args, name) for name in ("batch", "fields", "dim", "rows", "zipf", "new")

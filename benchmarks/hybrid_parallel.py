@@ -171,7 +171,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
 
 
 def balance(workers: int, keys: int) -> dict[str, Any]:
-    """Distribute `keys` rows over the workers; return the rows per worker, and maximum / mean."""
+    """Distribute `keys` rows over the workers; return rows per worker and their maximum / mean."""
     done = subprocess.run(
         [*launched(workers, 1)[0], str(_BALANCE), str(keys)],
         env=environment(),

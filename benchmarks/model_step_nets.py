@@ -113,7 +113,7 @@ def to_given(net: nn.Cell, batch: int) -> None:
 
 
 def layers_of_model(name: str, net: Any) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return (in, out) of a model's layers, and the indices of layers that read only numbers.
+    """Return each layer's (inputs, outputs), and the indices of the layers that read only numbers.
 
     The count includes products of perceptrons, of DCN-V2's matrices, and of MMoE's experts, gates
     and towers. The first layers of all experts count as one layer, and the gates together count as

@@ -139,7 +139,7 @@ class Subject:
         self._fill(options.rows, name, exponent)
 
     def _fill(self, rows: int, name: str, exponent: float) -> None:
-        """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
+        """Fill the table with rows of the ranks 0 .. rows - 1, as if some steps had trained them.
 
         The more frequent a key is, the later is the last step of its row. A key's count is the
         number of times that the key is expected to occur in these steps.
@@ -330,8 +330,7 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # If the table is small, the setup's share of the rows may be less than the number of rows in
-    # the prefetched batches.
+    # A small table's tiers must not hold fewer rows than the prefetched batches contain.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(

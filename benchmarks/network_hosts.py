@@ -109,7 +109,8 @@ class Hosts:
             )
 
     def launched(self) -> tuple[list[str], dict[str, str]]:
-        """Return the start of a command that runs on both hosts, and the environment variables."""
+        """Return the first words of a command that runs on both hosts, and the environment
+        variables."""
         name = self.names[0]
         inside = [
             *("ip", "netns", "exec", name, "taskset", "-c", str(self._cores[0])),

@@ -99,7 +99,7 @@ class RawHttp2:
             Default: True.
 
     Attributes:
-        calls: the calls by their stream numbers.
+        calls: dict from each call's stream number to the call.
         closed: True if the connection is closed, or if the server has announced that it will close
             the connection.
     """

@@ -117,7 +117,8 @@ class FeatureStage:
         return count
 
     def shares(self) -> dict[str, float]:
-        """Return each array's share of the feature stage's time."""
+        """Return, for each array, the share of the feature stage's time that computing the array
+        took."""
         total = sum(self.seconds.values())
         return {name: round(spent / total, 3) for name, spent in self.seconds.items()}
 

@@ -129,7 +129,7 @@ def measure(
 
 
 def equal(got: list[Any], rows: np.ndarray) -> None:
-    """Raise RuntimeError if the first read row differs from the first row of `rows`."""
+    """Raise RuntimeError if the first row in `got` differs from the first row in `rows`."""
     array = np.frombuffer(b"".join(got), np.uint8).reshape(rows.shape)
     if not np.array_equal(array[0], rows[0]):
         raise RuntimeError("wrong rows")

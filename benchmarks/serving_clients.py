@@ -274,7 +274,7 @@ def asked(protocol: str, rows: int, ports: tuple[int, int], options: Any) -> dic
 def start(root: Path, options: Any) -> tuple[subprocess.Popen[str], tuple[int, int]]:
     """Start the server; when it is ready, return its process and its two ports.
 
-    Without gRPC, both ports are the port of HTTP.
+    Without gRPC, both ports are the HTTP port.
 
     Raises:
         RuntimeError: the server did not start.

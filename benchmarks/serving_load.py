@@ -72,7 +72,7 @@ def train_steps(
         root: directory of the run; a new run begins with a full checkpoint of all keys.
         options: object with the attributes `keys`, `batch` and `hidden`.
         steps: an iterable; each item starts one step, and the value of the item is not used.
-        every_steps: steps between full checkpoints.
+        every_steps: number of steps between full checkpoints.
         seed: seed of rows and batches.
     """
     import mindspore as ms

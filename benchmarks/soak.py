@@ -144,7 +144,7 @@ def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
 
 
 def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
-    """Train for `seconds`, then until rows are old enough to evict, and return the results."""
+    """Train for `seconds`, continue until rows are old enough to evict, and return the results."""
     ms.set_context(mode=ms.GRAPH_MODE)
     cache = mr.CacheConfig(
         device_rows=DEVICE_ROWS,

@@ -68,7 +68,7 @@ class StepCase:
     def add(
         self, name: str, run: Run, precision: str = "", about: dict[str, str] | None = None
     ) -> None:
-        """Add a run with which the results compare mindspore_rec's runs.
+        """Add a run to which the results compare mindspore_rec's runs.
 
         Args:
             name: 'tables', or one of `step_report.STEPS`.

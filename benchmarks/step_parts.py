@@ -155,7 +155,8 @@ def table_run(
 
 
 class TableTimes:
-    """Increase of the counters of the tables' operators since the last call of `start`.
+    """The amounts by which the tables' operators have raised their counters since the last call of
+    `start`.
 
     Args:
         tables: the tables.
@@ -188,7 +189,7 @@ def parts_of(times: Mapping[str, np.ndarray], inside: float) -> dict[str, float]
 
     Args:
         times: seconds of the runs 'whole', 'dense', 'gradients' and 'products'.
-        inside: seconds of the tables' operators in the whole step.
+        inside: seconds that the tables' operators take in the whole step.
     """
     median = {name: float(np.median(spent)) for name, spent in times.items()}
     seconds = {

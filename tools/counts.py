@@ -25,8 +25,8 @@ READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools"
 """Folders whose Python is for readers."""
 
 MOST_ARGUMENTS = 10
-# Classes that may have more arguments: `TableConfig`, which contains all settings of a table, and
-# records that the library returns.
+# Classes that may have more than `MOST_ARGUMENTS` arguments: `TableConfig`, which contains all
+# settings of a table, and records that the library returns.
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
 VAGUE = ("found", "given", "held", "said")

@@ -3,7 +3,7 @@
 
     python tools/digest_cost.py --steps 1000 --delta-every 50
 
-This tool is not in `benchmarks/`, because it uses a table of the native core, which is not public.
+This tool is not in `benchmarks/`, because the native core's table, which it uses, is not public.
 
 A step does the same work as a step of `embedding_step.py`, but without a graph. A step looks up
 batch x fields ids, accumulates the rows' gradients, and does one step of Adam. After every

@@ -34,7 +34,7 @@ RESAMPLES = 10_000
 
 
 def run(tree: Path, script: str, arguments: list[str]) -> dict[str, Any]:
-    """Run the benchmark of a tree once, and return the measured figures."""
+    """Run a source tree's benchmark once, and return the measured figures."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "figures.json"
         python = tree / ".venv" / "bin" / "python"

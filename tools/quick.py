@@ -412,12 +412,12 @@ _SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.MULTILINE)
 def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the C++ test files that a change may break, sorted from nearest to farthest.
 
-    A change may break tests in the folder of a changed file, or in the nearest folder above that
-    has tests. A change to a header may break tests that include the header, directly or through
-    other headers. A change to a `.cc` or `.inl` file may break tests that include the file's
-    header. Changed test files count as the nearest. Tests in the folder of a changed file and tests
-    that include a changed header directly are equally near. Tests in a parent folder of a changed
-    file are less near than tests in the file's own folder.
+    A change may break tests in the folder of a changed file, or in the nearest parent folder with
+    tests. A change to a header may break tests that include the header, directly or through other
+    headers. A change to a `.cc` or `.inl` file may break tests that include the file's header.
+    Changed test files count as the nearest. Tests in the folder of a changed file and tests that
+    include a changed header directly are equally near. Tests in a parent folder of a changed file
+    are less near than tests in the file's own folder.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]

@@ -225,7 +225,7 @@ def thread_names(pid: int) -> dict[str, int]:
 
 
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
-    """Return a percentile of the latencies, in milliseconds; without latencies, return `waited`.
+    """Return a percentile of the latencies, in milliseconds; if there are none, return `waited`.
 
     Latencies and `waited` are in seconds.
     """

@@ -58,7 +58,7 @@ SHAPES = {
 
 
 def products(shape: Shape) -> list[tuple[int, int]]:
-    """Return (in, out) of the linear layers.
+    """Return (input width, output width) of each linear layer.
 
     Example:
         >>> products(Shape(2, 1, (5,)))

@@ -153,10 +153,10 @@ def tensors(batches: Batches, on_gpu: bool) -> list[tuple[torch.Tensor, ...]]:
 def median_seconds(
     training: Training, batches: Batches, on_gpu: bool, options: Any
 ) -> dict[str, float]:
-    """Return the last loss and the median seconds of a step, alone and in blocks.
+    """Return the last loss, and the median seconds of single steps and of steps in blocks.
 
-    Alone, the host waits for the GPU after each step. In blocks, the host waits after each
-    `options.block` steps.
+    For single steps, the host waits for the GPU after each step. For blocks, the host waits after
+    each `options.block` steps.
     """
     inputs = tensors(batches, on_gpu)
     for k in range(options.warmup):

@@ -85,12 +85,12 @@ class Batch:
             self.bucket = torch.from_numpy(bucket)
 
     def pad(self, x: torch.Tensor) -> torch.Tensor:
-        """Return `x` [N, width] with padding: [B, L, width]."""
+        """Return `x`, of shape [N, width], padded to [B, L, width]."""
         padded = x.new_zeros(self.lists * self.longest, x.shape[-1])
         return padded.index_copy(0, self.at, x).view(self.lists, self.longest, -1)
 
     def unpad(self, x: torch.Tensor) -> torch.Tensor:
-        """Return `x` [B, L, width] without padding: [N, width]."""
+        """Return `x`, of shape [B, L, width], without the padding, as [N, width]."""
         return x.reshape(-1, x.shape[-1]).index_select(0, self.at)
 
 

@@ -13,7 +13,7 @@ have the same time as the row, such as lines of the same invoice, are not in the
 Without history, the same network is trained on the same rows with empty lists. The command
 `mindspore-rec` trains both networks. `init` proposes all settings except `SETTINGS`, which set the
 history, the network and the batch size. The epoch is chosen by the validation rows. The test rows
-are scored only with `--test`, so run `--test` once, at the end.
+are scored only with `--test`; run `--test` only once, at the end.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def with_histories(parts: Parts, events: pd.DataFrame, length: int = LENGTH) -> 
 
 
 def ages(seconds: np.ndarray) -> np.ndarray:
-    """Return the number of binary digits of `seconds` in whole hours, as text.
+    """Convert `seconds` to whole hours, and return each number's count of binary digits, as text.
 
     Example:
         >>> ages(np.array([60, 7200, 20_000])).tolist()

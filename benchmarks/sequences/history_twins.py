@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of DIN, BST, SASRec and HSTU and of their PyTorch twins, from equal weights and batches.
+"""Trains DIN, BST, SASRec, HSTU and their PyTorch twins from equal weights on equal batches, and
+compares the losses.
 
     python -m benchmarks.sequences.history_twins --json OUT
 

@@ -2,9 +2,9 @@
 """Networks that predict the next item: SASRec and HSTU, trained on every event of every history.
 
 A network reads the events of all users, one list after the other. The output for an event predicts
-the item of the next event. If events with the same time form one row, the output for the last of
-these events predicts all items of the user's events at the next time. The loss is the cross entropy
-of a softmax over all items, or over the targets of a batch and items drawn at random (`sampled`).
+the item of the next event. If events with the same time form one row, the output for the row's last
+event predicts all items of the user's next row. The loss is the cross entropy of a softmax over all
+items, or over the targets of a batch and items drawn at random (`sampled`).
 
 * An item's vector in histories is also its vector when the item is scored. Each item has a bias,
   which starts at the logarithm of the number of the item's events. With `half_life`, recent events
@@ -109,7 +109,7 @@ class _Dropout(nn.Cell):
         self.first = Parameter(Tensor([0], ms.int32), name="first", requires_grad=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        """Return `x`; in training, with dropout."""
+        """Return `x`, with dropout in training."""
         if not self.training:
             return x
         first = (self.first + 1237) % self.masks
@@ -131,8 +131,8 @@ class _Loss(nn.Cell):
 
     With the items of the batch, the loss estimates the softmax's sum over all items: a weighted sum
     of the exponentials of the batch's items. The weight of an item is the inverse of the
-    probability that a batch contains the item. In the sum of a state, the state's target has the
-    weight 1.
+    probability that a batch contains the item. In the sum for a state, the item that is the state's
+    target has the weight 1.
 
     Inputs:
         - **values** (Tensor): events ``[N]``.
@@ -177,7 +177,8 @@ class _Loss(nn.Cell):
 
 
 def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs (event, later event to predict from this event) as two ascending index arrays.
+    """Return two ascending index arrays: events, and for each event a later event to predict from
+    it.
 
     Args:
         events: all events, ordered by user, then by time.

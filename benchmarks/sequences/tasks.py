@@ -145,7 +145,7 @@ def last_events(events: Events, least: int) -> Part:
 
     Args:
         events: all events.
-        least: least number of events; users with fewer events are left out.
+        least: minimum number of events per user; users with fewer events are left out.
     """
     has_rows = np.bincount(events.user)[events.user] >= least
     user, item, time = (each[has_rows] for each in (events.user, events.item, events.time))

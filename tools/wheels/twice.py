@@ -77,7 +77,8 @@ def differences(first: Path, second: Path) -> list[str]:
 
 
 def _inside(first: Path, second: Path) -> str:
-    """For two wheels, return " in" and the names of the differing files; otherwise return ''."""
+    """Return " in" and the names of the files in which two wheels differ; '' if `first` is no
+    wheel."""
     if first.suffix != ".whl":
         return ""
     contents = []
