@@ -35,7 +35,7 @@ def write_file(
         path: file to make; MindRecord's index is written beside it.
         format: of `FORMATS`.
         block_rows: rows per record or row group, at least 1.
-        fields: maps the name of a column to the names of the values in one row of the column.
+        fields: for each column with several values per row, the names of these values.
 
     Returns:
         Rows and columns. If there are no rows, no file is written, and the result is ``0, ()``.

@@ -16,8 +16,8 @@ __all__ = ["QuantizedRows"]
 class QuantizedRows:
     """Rows of int8 or int4, for tables that are often read and rarely changed.
 
-    Any thread may call the methods. Several lookups may run in parallel, but no other call runs
-    while rows are changed, so a lookup sees either all or none of a call's changes. For a key
+    Any thread may call the methods. Several lookups may run in parallel. While a call changes
+    rows, no lookup runs, so a lookup sees either all or none of the call's changes. For a key
     without a row, or an id outside the vocabulary, a lookup returns `unknown`.
 
     Args:

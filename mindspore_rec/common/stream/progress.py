@@ -22,8 +22,8 @@ class Progress:
 
     Attributes:
         event_column: the argument `event_column`.
-        batches: number of batches that all runs have read from the stream.
-        rows: number of rows that all runs have read from the stream.
+        batches: total number of batches that this run and earlier runs have read from the stream.
+        rows: total number of rows that this run and earlier runs have read from the stream.
         watermark: latest event time of all batches, in seconds since 1970; None without event
             times.
         event_time: latest event time of the last batch, in whole seconds since 1970; None if events

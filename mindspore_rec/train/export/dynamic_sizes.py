@@ -55,7 +55,7 @@ def free_sizes(model: Any, sizes: Mapping[str, int], parameters: Collection[str]
         parameters: names of the dense parameters, which keep their sizes.
 
     Raises:
-        NotExportableError: an exported size occurs in a value that is not a shape.
+        NotExportableError: the model uses one of `sizes` as a number that is not part of a shape.
     """
     _Sizes(model, sizes).free(parameters)
 

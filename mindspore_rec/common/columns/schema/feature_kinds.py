@@ -250,7 +250,7 @@ def _text(profile: Profile, total_rows: int) -> Choice:
 
 
 def _values_of(texts: pa.Array) -> str | None:
-    """Return 'text' if some texts are digits, which could be numbers in another file; else None."""
+    """Return 'text' if a text has only digits, since another file may store numbers; else None."""
     digits = pc.any(pc.match_substring_regex(texts, r"^\s*[+-]?[0-9]+(\.0*)?\s*$")).as_py()
     return "text" if digits else None
 

@@ -104,7 +104,7 @@ class Inferred:
 
 @dataclass
 class _Draft:
-    """State of the inference: each column's profile and choice, and the warnings."""
+    """State while a schema is inferred: profiles and choices by column, and warnings."""
 
     profiles: dict[str, Profile]
     sample_is_all: bool
