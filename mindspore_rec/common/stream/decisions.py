@@ -188,8 +188,8 @@ class Decisions:
     def waiting(self) -> list[int]:
         """Return the partitions to add.
 
-        The list is empty if the next message was in the topic before this run began to read, because
-        an earlier run may have read this message.
+        The list is empty if the topic had the next message before this run began to read, because an
+        earlier run may have read this message.
         """
         # Each added partition gets the turn at once. Add partitions in descending order, so that
         # the lowest partition is added last and gets the turn.
