@@ -181,3 +181,21 @@ def test_a_manifest_of_more_than_64_mib_is_not_read(tmp_path):
 def test_a_network_without_tables_is_at_step_0(tmp_path):
     save_checkpoint(nn.Dense(1, 1), tmp_path / "saved")
     assert manifest.read_manifest(tmp_path / "saved")["step"] == 0
+
+
+def test_every_file_is_synced_before_the_directory_gets_its_name(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def noted(descriptor):
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tmp_path))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with manifest.new_directory(tmp_path / "made") as beside:
+        (beside / "network").mkdir()
+        for name in ("a", "network/b"):
+            (beside / name).write_text(name)
+        assert synced == []
+    before = beside.name
+    assert set(synced[:4]) == {f"{before}/a", f"{before}/network/b", f"{before}/network", before}
+    assert synced[3] == before and "." in synced[4:]

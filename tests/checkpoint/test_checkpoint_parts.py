@@ -446,3 +446,20 @@ def test_forged_manifests_are_refused(tmp_path, change, message):
     change(manifest)
     with pytest.raises(ValueError, match=message):
         check_fields(manifest)
+
+
+@pytest.mark.parametrize("rows", ["same", "int8"])
+def test_a_published_copy_has_the_rows_of_all_parts(tmp_path, rows):
+    job, run, copy = Job(2, "count and steps"), tmp_path / "run", tmp_path / "copy"
+    run.mkdir()
+    job.live(range(5))
+    job.save(run, "full", 5)
+    job.live(range(5, 8))
+    job.save(run, "delta", 8)
+    assert main(["publish", str(run), "--to", str(copy), "--rows", rows]) == 0
+    assert main(["verify", str(copy)]) == 0
+    for before, after in zip(newest_chain(run), newest_chain(copy), strict=True):
+        tables = before.manifest["tables"][NAME], after.manifest["tables"][NAME]
+        numbers = [[part["rows"] for part in table["parts"]] for table in tables]
+        assert numbers[0] == numbers[1] and min(numbers[0]) > 0
+        assert [part["counters"] for part in tables[1]["parts"]] == [None, None]

@@ -395,3 +395,9 @@ def test_checkpoints_of_mindspore_work_beside_it(topic, tmp_path):
     np.testing.assert_array_equal(saved["dense.weight"].asnumpy(), run.net.dense.weight.asnumpy())
     assert entries(tmp_path / "run")[-1].step == 9
     run.close()
+
+
+def test_a_command_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    assert "the following arguments are required: command" in capsys.readouterr().err

@@ -170,6 +170,12 @@ def test_few_rows_go_in_exact_order(make, order, fresh) -> None:
     assert table.stats()["evicted_by_capacity"] > 500
 
 
+def test_a_limit_below_one_row_leaves_no_row(make) -> None:
+    table = make(max_bytes=1)
+    train(table, range(10))
+    assert table.size() == 0 and table.stats()["evicted_by_capacity"] == 10
+
+
 def test_many_rows_go_about_in_order(make) -> None:
     """Those seen last are hardly ever among the third that goes, whichever shard they are in."""
     table = make(max_rows=20000)

@@ -178,6 +178,10 @@ def test_a_sender_alone_refuses_what_it_cannot_repeat() -> None:
     state = sender.state_dict()
     other = DataSender(channel, sender_name="w", message_rows=3)
     other.load_state_dict(state)  # nothing was sent since
+    assert other.last == 1
+    oldest = DataSender(channel, sender_name="w", message_rows=2)
+    oldest.load_state_dict({"sender_name": "w", "next": 2})  # of version 0.1, without "ends"
+    assert oldest.last == -1
     sender.send({"n": np.arange(4, 8)})
     with pytest.raises(ValueError, match="message_rows must be 2, .* got 3: messages 2 to 3"):
         other.load_state_dict(state)

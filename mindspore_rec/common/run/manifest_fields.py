@@ -48,7 +48,7 @@ _LAST_DATE = 253402300799  # the end of the year 9999
 _MOST_WORDS = 10_000
 
 
-def check_fields(manifest: Any) -> None:
+def check_fields(manifest: dict[str, Any]) -> None:
     """Check type and range of each field of a manifest, except the manifest's own checksum.
 
     Raises:
@@ -59,7 +59,6 @@ def check_fields(manifest: Any) -> None:
         Traceback (most recent call last):
         ValueError: kind must be 'full' or 'delta', got 'half'
     """
-    _require(isinstance(manifest, dict), "it", "an object", manifest)
     kind = manifest.get("kind")
     _require(kind in ("full", "delta"), "kind", "'full' or 'delta'", kind)
     _int("step", manifest, 0, _MOST_INT)

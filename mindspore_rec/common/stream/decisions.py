@@ -188,7 +188,7 @@ class Decisions:
     def waiting(self) -> list[int]:
         """Return the partitions to add.
 
-        The list is empty if the topic had the next message before this run began to read, because an
+        The list is empty if the topic had the next message before this run began to read: an
         earlier run may have read this message.
         """
         # Each added partition gets the turn at once. Add partitions in descending order, so that
