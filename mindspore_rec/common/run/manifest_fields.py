@@ -48,7 +48,7 @@ _LAST_DATE = 253402300799  # the end of the year 9999
 _MOST_WORDS = 10_000
 
 
-def check_fields(manifest: dict[str, Any]) -> None:
+def check_fields(manifest: Any) -> None:
     """Check type and range of each field of a manifest, except the manifest's own checksum.
 
     Raises:
