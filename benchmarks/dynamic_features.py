@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--sweeps", nargs="*", help="only these; default: all")
     args = parser.parse_args()
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
-    # Every new key in the steps of one policy reuses a freed row.
+    # `spare` is the number of new keys in the steps of one policy. Each new key reuses a freed row.
     args.spare = (args.rounds + WARMUP + 1) * int(args.new * args.batch * args.fields)
     figures: dict[str, Any] = {
         name: getattr(args, name) for name in ("batch", "fields", "dim", "rows", "zipf", "new")

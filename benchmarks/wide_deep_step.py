@@ -180,7 +180,7 @@ def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
 def add_peer(
     case: StepCase, data: Data, name: str, python: str, precision: str, stack: ExitStack
 ) -> None:
-    """Start another framework's process, and add its step to the measurements at `precision`."""
+    """Start the framework `name` of `WORKERS` in a process, and add its step at `precision`."""
     peer = peer_of(name, python, data, precision)
     stack.callback(peer.close)
     case.add(name, lambda i: peer.step(i % BATCHES), precision, peer.about)

@@ -177,8 +177,9 @@ class _Loss(nn.Cell):
 
 
 def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return two ascending index arrays: events, and for each event a later event to predict from
-    it.
+    """Return pairs (event, later event to predict from it), as two ascending index arrays.
+
+    An event occurs once for each later event that is predicted from it.
 
     Args:
         events: all events, ordered by user, then by time.
