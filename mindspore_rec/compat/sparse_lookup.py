@@ -32,8 +32,8 @@ class SparseLookup(nn.Cell):
         spec: the feature; its `table_name` must be the table's name, and its thresholds must equal
             the thresholds of the table. The feature's `faae_coefficient` is the weight of each
             occurrence. Default: none.
-        is_train: if False, the lookup only reads, even in training. If True, the lookup trains in
-            training mode and only reads otherwise. Default: True.
+        is_train: if False, the lookup only reads, even in training. If True, the lookup trains if
+            the network is in training mode, and only reads otherwise. Default: True.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

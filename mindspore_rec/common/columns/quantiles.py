@@ -38,7 +38,7 @@ class QuantileScale(Number):
         buckets: number of intervals between quantiles, 2 to 65536. The quantiles of all numbers
             have `buckets` intervals, and the quantiles of the distinct numbers have `buckets`
             intervals too. Default: 256.
-        sample: number of values, 1 to 2**20, from which the scale learns on a stream. Default:
+        sample: number of first values of a stream from which the scale learns, 1 to 2**20. Default:
             10,000.
         missing: result for a missing value or NaN (default 0). Missing values have a separate
             bucket.

@@ -32,7 +32,7 @@ class DataParts:
     """Parts of all files of a source.
 
     Args:
-        source: name of the source, for error messages.
+        source: name of the source, for error messages and for `repr` of the rows.
         files: files of the source; empty for rows in memory.
         open_file: function that opens a file. The arguments are the file, and the schema of the
             source's first file (None when the first file itself is opened).

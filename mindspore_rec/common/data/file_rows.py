@@ -46,7 +46,7 @@ class FileRows(ABC):
     the subclass as a source.
 
     Attributes:
-        name: name of the file, for error messages.
+        name: name of the file, for error messages and for reports of bad rows.
         schema: names and types of the columns.
         sequential: True if one thread must call `fetch`, in the order in which the parts are read.
             If `sequential` is True, an `Order` that shuffles rows keeps the order of the parts.

@@ -181,7 +181,7 @@ class Selection:
         return positive.fill_null(True).to_numpy(zero_copy_only=False)
 
     def _finished(self, table: pa.Table, which: FilePart | None, mask: Any) -> list[pa.RecordBatch]:
-        """Return the rows that a mask keeps, with the columns that are read for the batches."""
+        """Return the rows that a mask keeps, with the columns of the batches."""
         if mask is not None:
             table = table.filter(pa.array(mask))
         rows = table.select(self.stored_names)

@@ -170,7 +170,7 @@ def auc_of_weights(
 
 
 def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
-    """Compute the AUC from the number of rows in each bin: a pair within one bin counts one half.
+    """Compute the AUC from the positives and negatives in each bin; a pair within a bin counts 1/2.
 
     Args:
         positive: ``[bins]``, number (or total weight, at least 0) of the positives in each bin. The

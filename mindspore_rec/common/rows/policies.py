@@ -89,10 +89,10 @@ class SketchAdmission:
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The number of
     bits of a counter depends on `max_threshold`. Different keys may share counters, so a key may be
     admitted before its own count reaches the threshold. If eviction by age is on, all counts are
-    halved after every `max_idle_steps` steps. If `max_idle_steps` is not set, all counts are halved
-    after every `max_idle_seconds` seconds of event time. With a threshold of 2, a sketch wrongly
-    admits some keys that occurred only once. The share of wrongly admitted keys is 16 % at 1 byte
-    of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
+    halved after every `max_idle_steps` steps. If `max_idle_steps` is None or -1, all counts are
+    halved after every `max_idle_seconds` seconds of event time. With a threshold of 2, a sketch
+    wrongly admits some keys that occurred only once. The share of wrongly admitted keys is 16 % at
+    1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
     (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
 
     Args:

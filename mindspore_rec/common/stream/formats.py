@@ -393,7 +393,7 @@ class TsvFormat(Format):
 
 
 class JsonFormat(Format):
-    """Format of messages that consist of lines. Each line is a JSON object.
+    """Format of messages that consist of one or more lines. Each line is a JSON object.
 
     Args:
         schema: the columns. If an object lacks a column, the column's value is missing in the

@@ -23,9 +23,9 @@ class StopWhen:
             stream. Rows of an incomplete batch are not returned and stay in the topic.
         watermark: event time, in seconds since 1970, that ends the stream. The stream ends after
             the first batch that has an event at or after `watermark`.
-        idle_seconds: seconds without a new row, above 0, after which the stream ends. The
-            time since the last poll of the topic does not count toward `idle_seconds`. The rows
-            read so far become the last batch, which may be small. If only some partitions have new
+        idle_seconds: seconds without a new row, above 0, after which the stream ends. The time
+            since the last poll of the topic does not count toward `idle_seconds`. The rows read so
+            far become the last batch, which may be small. If only some partitions have new
             messages, the stream does not read these messages while another partition has the turn.
             Messages that are not read stay in the topic.
 

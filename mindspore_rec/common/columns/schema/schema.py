@@ -69,8 +69,8 @@ class Schema:
 
     Args:
         columns: the columns. At least one column that is not a history must have rows in a table.
-        embedding_dim: number of floats of a row, 1 to 8192, unless a column sets `embedding_dim`.
-            Default: 16.
+        embedding_dim: number of floats of a row, 1 to 8192, for columns that do not set
+            `embedding_dim`. Default: 16.
 
     Attributes:
         columns: the columns.
@@ -300,8 +300,8 @@ class Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
         If a category, list, group or history has no option `values`, `fit` sets `values` to 'text'
-        or 'whole', by the values in the rows. After `fit`, the text '7' and the number 7 are the
-        same category.
+        or 'whole', by the type of the column's values in the rows. After `fit`, the text '7' and
+        the number 7 are the same category.
 
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of

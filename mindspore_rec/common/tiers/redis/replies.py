@@ -34,7 +34,7 @@ def is_value(reply: Any) -> bool:
 
 
 def is_fields(number: int) -> Form:
-    """Return the form of a reply to HMGET: a list that has one value per field.
+    """Return the form of a reply to HMGET for `number` fields: a list of one value per field.
 
     Example:
         >>> is_fields(2)([b"x", None]), is_fields(2)([b"x"]), is_fields(2)(3)
