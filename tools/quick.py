@@ -10,8 +10,8 @@ since the common ancestor of HEAD and `--base`, and checks the types of all file
 C++ test files in the folders of changed files, and the C++ test files that include a changed
 header, directly or indirectly. The files nearest to a change are first. `cpp` compiles C++ test
 files in the order of `near` until `CPP_SECONDS` are over, and prints the compiled files.
-`pytest` runs the checks of `ALWAYS`, then changed test files, then the tests that import a changed
-file, directly or indirectly, until `--seconds` are over. Tests nearest to a change run first. The
+`pytest` runs tests until `--seconds` are over: the checks of `ALWAYS`, then changed test files,
+then the tests that import a changed file, directly or indirectly, the nearest tests first. The
 command `pytest` prints the number of test files that ran to their end, and lists the changed test
 files that did not; `bash build.sh test` runs all tests.
 """

@@ -208,8 +208,8 @@ def _note(
 ) -> None:
     """Add metrics to the history.
 
-    If the last entry has the step `step`, and no value that differs from the value in `metrics`,
-    update the last entry instead.
+    If the last entry has the step `step`, and the same values for all metrics that are in both the
+    last entry and `metrics`, update the last entry instead.
     """
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(

@@ -136,7 +136,7 @@ class Delta:
     Args:
         cell: the training cell.
         tables: the cell's tables by name.
-        marks: dict from table names to marks, which are points in time. The table's changes after
+        marks: dict from table names to marks, which are points in time. Each table's changes after
             its mark are copied.
         states: states of objects outside the network; the snapshot uses these states without
             copying them.
@@ -173,8 +173,8 @@ class Delta:
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
         """Store the digests of the tables' rows.
 
-        The digests describe the tables after this delta. Call this method after each table's
-        `marks.new()`. No row has changed since the copy, so no digest is computed again.
+        The digests describe the tables after this delta. Call `marks.new()` of all tables before
+        `take_digests`. No row has changed since the copy, so no digest is computed again.
         """
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 

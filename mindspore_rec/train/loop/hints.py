@@ -160,7 +160,9 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
 
 
 def _vocabulary(cell: nn.Cell) -> int:
-    """Return a cell's vocabulary size; 0 if the cell has no vocabulary, or raises for other ids."""
+    """Return a cell's vocabulary size; 0 if the cell has no vocabulary, or if ids outside the
+    vocabulary raise an error.
+    """
     if isinstance(cell, VocabularyLookup):
         table: Any = cell.embedding_table
         silent = getattr(table, "out_of_range", "zeros") == "zeros"

@@ -24,7 +24,8 @@ class TargetRows(nn.Cell):
 
     Args:
         cell: the cell.
-        marks: object that creates the cell's marks, which are placeholders for ONNX nodes.
+        marks: `Marks` object that creates and stores the cell's marks, which are placeholders for
+            ONNX nodes.
 
     Inputs and outputs are the same as for `TargetAttention`.
     """
