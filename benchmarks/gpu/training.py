@@ -91,8 +91,8 @@ class Tables:
 
 
 def _descriptor(table: Any) -> np.ndarray:
-    # The values of LookupDescriptor's fields (csrc/ops/operator.h): no padding, sum, no weights,
-    # int64 keys, weight 1.
+    # In the order of LookupDescriptor's fields (csrc/ops/operator.h): no padding key, rows are
+    # summed, keys have no weights, keys are int64, and each key counts once.
     return np.array([table.id, 0, 0, 0, 0, 0, 1], np.int64)
 
 

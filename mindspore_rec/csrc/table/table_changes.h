@@ -45,8 +45,8 @@ class TableChanges {
   // fn. Return no value if no digest is kept. Throws std::runtime_error if a row's newest value is
   // in device memory that the host cannot access.
   std::optional<uint64_t> KeptDigest();
-  // Return the keys of rows in host memory whose values do not match the stored digests, although
-  // the table has not changed the rows since the last mark. The places of the rows in memory are
+  // Check the rows in host memory that the table has not changed since the last mark; return the
+  // keys of rows whose values do not match the stored digests. The places of the rows in memory are
   // divided into `parts` parts, and only rows in part `part` are checked. Throws if no digest is
   // kept.
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);

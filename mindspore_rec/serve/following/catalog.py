@@ -213,9 +213,9 @@ class Catalog:
         remaining checkpoint.
 
         Raises:
-            ChainError: there are newer checkpoints, but none can be applied, because a checkpoint
-                that they need is missing; or the directory has checkpoints of another run, and no
-                checkpoint of the applied run can be applied.
+            ChainError: each newer checkpoint needs a checkpoint that is missing; or the directory
+                has checkpoints of another run than `applied`, and no newer checkpoint of the run of
+                `applied`.
         """
         own = [entry for entry in self.good if entry.run == applied.run]
         for entry in own:

@@ -64,8 +64,8 @@ class InputMaker:
     """Convert raw columns to a network's inputs; the inputs are in the same order as in training.
 
     Args:
-        features: pipeline whose arrays are the network's first inputs. If the pipeline keeps unused
-            columns, each network input after these arrays is read from the column of the same name.
+        features: pipeline whose arrays are the network's first inputs. With `keep_rest`, each
+            further input of the network is the column with the input's name.
         inputs: the network's inputs.
 
     Attributes:

@@ -19,7 +19,7 @@ _UNSEEDED = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # on the CPU all process
 
 
 def draw_apart(group: Group, network: nn.Cell) -> None:
-    """Give each worker its own random seeds; warn if a run in one process would draw other numbers.
+    """Give each worker its own random seeds; warn if results then differ from a run in one process.
 
     With the same `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units in the
     rows of every worker. Layers of this package that run as one operator need no seed per worker,

@@ -69,8 +69,8 @@ class Plan:
             operator's outputs, `behind` includes the concatenation.
         shapes: maps the index of each output whose rows are not vectors to the shape of a row.
         matrices: indexes of the inputs that must be matrices.
-        apart: all steps after `before`, in order. If the operator is not used, the steps in `apart`
-            run in the operator's place.
+        apart: all steps of the forward pass that are not in `before`, in order. If the operator is
+            not used, the steps in `apart` run in place of the operator and the steps in `behind`.
         has_state: whether a step in `apart` may change a state or draw random numbers.
     """
 
