@@ -39,7 +39,7 @@ class FusedLayer(nn.Cell):
 
     The fused form is used on the CPU, if oneDNN is found. On other devices, in `mindspore.export`,
     in float16 or bfloat16 (`to_float`), or without oneDNN, the cell calls MindSpore's layers with
-    the same parameters. The cell calls MindSpore's layers, too, if an inner cell has hooks, has been
+    the same parameters. The cell calls MindSpore's layers, too, if an inner cell has hooks, was
     replaced, or was frozen by `set_train(False)`. A `RuntimeWarning` names the inner cell that has
     hooks, was frozen or was replaced.
 
