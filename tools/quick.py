@@ -366,9 +366,9 @@ def run_pytest(changed: Sequence[Path], seconds: float, jobs: int) -> int:
         print(text, end="")
         ran.update(names.split())
     print(f"quick: {len(ran)} of {len(whole) + len(others)} test files near the changes have run")
-    if left := [file for file in whole if file not in ran]:
+    if left := [file for file in whole if file not in {*ran, *ALWAYS}]:
         print(
-            f"quick: the time was over before {len(left)} changed test files ended; run them:\n"
+            f"quick: {len(left)} changed test files did not run to their end; run them:\n"
             f"  {sys.executable} -m pytest -q {' '.join(left)}"
         )
     return int(any(each.returncode for each in running))

@@ -351,7 +351,7 @@ def test_roles() -> None:
             1,
         ),
         (
-            ["True", "no", "true", "no"],
+            ["True", "false", "true", "FALSE"],
             LabelColumn("y", positive=True),
             LabelColumn("y", positive=True),
             2,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,17 +68,18 @@ def _json(values: list[Any], schema: Schema, path: Path) -> np.ndarray | str:
     return _streamed("json", [json.dumps({"user": "a", "y": each}) for each in values], schema)
 
 
+def _kind(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    return "text" if isinstance(value, str) else "number"
+
+
 def _is_refused(reader: Read, values: list[Any], positive: Any) -> bool:
-    """Return True if JSON values have another type than the positive value."""
-    kinds = [
-        "bool"
-        if isinstance(each, (bool, np.bool_))
-        else "text"
-        if isinstance(each, str)
-        else "number"
-        for each in (values[0], positive)
-    ]
-    return reader is _json and kinds[0] != kinds[1]
+    """Return True if a message's values are not of the type of the positive value."""
+    kinds = _kind(values[0]), _kind(positive)
+    return (reader is _json and kinds[0] != kinds[1]) or (
+        reader is _tsv and kinds == ("bool", "number")
+    )
 
 
 @pytest.mark.parametrize("column", WRITTEN)
@@ -90,10 +92,8 @@ def test_equal_values_are_equal_labels_for_all_readers(
         schema = Schema([CategoryColumn("user", values="text"), LabelColumn("y", positive)])
         labels = reader(values, schema, tmp_path)
         if _is_refused(reader, values, positive):
-            assert isinstance(labels, str) and "Column(/y) changed from" in labels, (
-                positive,
-                labels,
-            )
+            assert isinstance(labels, str), (positive, labels)
+            assert re.search(r"Column\(/y\) changed from|conversion error to double", labels)
         else:
             assert not isinstance(labels, str), (positive, labels)
             assert labels.tolist() == [1, 0], positive
@@ -122,6 +122,41 @@ def test_words_are_compared_exactly(reader: Read, tmp_path: Path) -> None:
     assert not isinstance(labels, str) and labels.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("texts", [["1", "0"], ["1.0", "0.0"], ["True", "false"]])
-def test_texts_without_a_positive_value(texts: list[str]) -> None:
-    assert Label("y").apply(pa.array(texts), learn=False).tolist() == [1, 0]
+@pytest.mark.parametrize("positive", [None, True, False])
+@pytest.mark.parametrize(
+    "values", [["1", "0"], ["1.0", " 0"], ["True", "false"], [1, 0], [1.0, 0.0], [True, False]]
+)
+def test_bools_in_all_forms(values: list[Any], positive: bool | None) -> None:
+    labels = Label("y", positive).apply(pa.array(values), learn=False)
+    assert labels.tolist() == ([0, 1] if positive is False else [1, 0])
+
+
+@pytest.mark.parametrize("values", [["yes", "no"], ["True", "T"], [1, 2], [1.0, 0.5], ["1", None]])
+def test_a_value_that_is_no_bool_is_refused(values: list[Any]) -> None:
+    for positive in (None, True, False):
+        with pytest.raises(ValueError, match="label 'y' must be 0 or 1, row [01] is "):
+            Label("y", positive).apply(pa.array(values), learn=False)
+
+
+@pytest.mark.parametrize("line", ["garbage", "4,0", "yes"])
+@pytest.mark.parametrize("positive", [4, True, None])
+def test_a_message_of_another_type_is_refused(line: str, positive: Any) -> None:
+    schema = Schema([CategoryColumn("user", values="text"), LabelColumn("y", positive)])
+    assert isinstance(_streamed("tsv", [f"a\t{line}"], schema), str)
+
+
+@pytest.mark.parametrize(
+    ("texts", "positive", "expected"),
+    [
+        (["501", "00501"], "501", [1, 0]),
+        (["1e5", "100000"], "1e5", [1, 0]),
+        (["10000000000000000", "1"], 1e16, [1, 0]),
+        (["9007199254740993", "9007199254740992"], 9007199254740993, [1, 0]),
+        (["", "0"], "", [1, 0]),
+        (["-0.50", "0.5"], -0.5, [1, 0]),
+        ([" 4", "4."], 4, [0, 1]),
+    ],
+)
+def test_codes_are_no_numbers(texts: list[str], positive: Any, expected: list[int]) -> None:
+    for rows in (pa.array(texts), pa.chunked_array([[each] for each in texts])):
+        assert Label("y", positive).apply(rows, learn=False).tolist() == expected

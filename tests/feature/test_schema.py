@@ -306,7 +306,7 @@ def test_bools_have_no_other_positive_value(positive: Any):
 def test_labels_of_every_type_of_text(kind: pa.DataType) -> None:
     answers = Label("bought", positive="yes").apply(pa.array(["yes", "no"], kind), learn=False)
     numbers = Label("bought").apply(pa.array(["0", " 1"], kind), learn=False)
-    bools = Label("bought", positive=True).apply(pa.array(["no", "TRUE"], kind), learn=False)
+    bools = Label("bought", positive=True).apply(pa.array(["false", "TRUE"], kind), learn=False)
     assert [each.tolist() for each in (answers, numbers, bools)] == [[1, 0], [0, 1], [0, 1]]
 
 

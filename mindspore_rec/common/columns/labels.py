@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_one_of
-from mindspore_rec.common.columns.arrow_columns import decoded, is_text, values_array
+from mindspore_rec.common.columns.arrow_columns import decoded, is_text, one_array, values_array
 from mindspore_rec.common.columns.categories import as_categories
 from mindspore_rec.common.columns.hashing import keys_of
 from mindspore_rec.common.columns.missing_texts import are_missing_texts
@@ -93,15 +93,16 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
         >>> positive_rows("bought", pa.array([True, False]), "false").to_pylist()
         [False, True]
     """
-    values = decoded(values)
+    values = decoded(one_array(values) if isinstance(values, pa.ChunkedArray) else values)
     if pa.types.is_boolean(values.type):
         return values if positive is None or bool_of(column, positive) else pc.invert(values)
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_nan(values), None, values)
-    if positive is None:
+    if positive is None or isinstance(positive, bool):
         numbers = _as_numbers(column, _numbers_of_labels(values))
         is_one, is_zero = pc.equal(numbers, 1.0), pc.equal(numbers, 0.0)
-        return pc.if_else(pc.or_(is_one, is_zero), is_one, None)
+        is_positive = is_zero if positive is False else is_one
+        return pc.if_else(pc.or_(is_one, is_zero), is_positive, None)
     if is_text(values.type):
         return _are_equal_texts(values, positive)
     if isinstance(positive, str):
@@ -124,24 +125,31 @@ def _are_equal(column: str | int, values: pa.Array, number: float) -> pa.Array:
 
 def _are_equal_texts(values: pa.Array, positive: str | float) -> pa.Array:
     """Return a bool array, True for texts that equal `positive` as texts or as numbers."""
+    if isinstance(positive, float) and positive.is_integer():
+        positive = int(positive)
     equal = pc.equal(values, str(positive))
-    number = _numbers_of_labels(pa.array([str(positive)]))[0].as_py()
+    number = _numbers_of_labels(pa.array([str(positive)]), _PLAIN)[0].as_py()
     if number is None or abs(number) >= _EXACT:
         return equal
-    return pc.or_(equal, pc.equal(_numbers_of_labels(values), number).fill_null(False))
+    return pc.or_(equal, pc.equal(_numbers_of_labels(values, _PLAIN), number).fill_null(False))
 
 
-def _numbers_of_labels(values: pa.Array) -> pa.Array:
-    """Convert texts to float64: 'true' becomes 1, 'false' becomes 0, and texts that are no numbers
-    become missing.
+def _numbers_of_labels(values: pa.Array, pattern: str = "") -> pa.Array:
+    """Return texts as float64, 'true' as 1, 'false' as 0; other texts become missing.
 
     Values that are no texts are returned unchanged.
+
+    Args:
+        values: the labels ``[B]``.
+        pattern: regular expression; texts that do not match become missing. Default: any text.
     """
     if not is_text(values.type):
         return values
     each = pc.dictionary_encode(values)
     lower = pc.utf8_lower(each.dictionary)
     numbers = numbers_of_texts(lower, ".")
+    if pattern:
+        numbers = pc.if_else(pc.match_substring_regex(lower, pattern), numbers, None)
     numbers = pc.if_else(pc.equal(lower, "true"), 1.0, numbers)
     return pc.if_else(pc.equal(lower, "false"), 0.0, numbers).take(each.indices)
 
@@ -246,6 +254,9 @@ class NumbersOfTexts(Feature):
 
 _EXACT = 1 << 53
 """From this integer on, different integers may be the same float64."""
+
+_PLAIN = r"^-?(0|[1-9][0-9]*)(\.[0-9]*)?$"
+"""Numbers without superfluous zeros in front, which are often parts of codes such as '007'."""
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -49,8 +48,13 @@ def read_batches(
             than required.
         OSError: the file cannot be read.
     """
-    with reading(path), pa.OSFile(str(path), "rb") as source:
-        yield from _batches(source, path, schema, rows, columns)
+    with reading(path):
+        size = path.stat().st_size
+        with pa.OSFile(str(path), "rb") as source:
+            yield from _batches(source, path, schema, rows, columns)
+        # Arrow does not notice the end of the file while it reads some of the columns.
+        if path.stat().st_size < size:
+            raise CheckpointError(f"{path} is damaged: it was truncated while it was read")
 
 
 def _batches(
@@ -60,48 +64,28 @@ def _batches(
     rows: int | None,
     columns: Sequence[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    headers = _headers(path, source)
-    total = sum(header.rows for header in headers)
-    if rows is not None and total != rows:
-        raise CheckpointError(f"{path} is damaged: it has {total} rows of {rows}")
     own = pa.ipc.open_file(source).schema
     if not own.equals(schema):
         raise CheckpointError(
             f"{path} is damaged: its columns are {_columns(own)}, they must be {_columns(schema)}"
         )
+    lengths = _lengths(path, source, schema)
+    if rows is not None and sum(lengths) != rows:
+        raise CheckpointError(f"{path} is damaged: it has {sum(lengths)} rows of {rows}")
     fields = None if columns is None else [schema.get_field_index(name) for name in columns]
     reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=fields))
-    if reader.num_record_batches != len(headers):
+    if reader.num_record_batches != len(lengths):
         raise CheckpointError(f"{path} is damaged: its footer contradicts itself")
-    layout = [each for field in schema for each in _arrays(field.type, 1)]
-    for number, header in enumerate(headers):
-        if not _fits(header, layout):
-            raise CheckpointError(f"{path} is damaged: batch {number} contradicts itself")
+    for number, length in enumerate(lengths):
         batch = reader.get_batch(number)
         batch.validate(full=True)
-        if batch.num_rows != header.rows:
-            raise CheckpointError(f"{path} changed while it was read")
+        if batch.num_rows != length:
+            raise CheckpointError(f"{path} is damaged: batch {number} changed while it was read")
         yield batch
 
 
 def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)[:200]
-
-
-class _Header(NamedTuple):
-    """Header of a record batch.
-
-    Attributes:
-        rows: number of rows.
-        arrays: length and number of nulls of each array, in depth-first order.
-        buffers: offset and length of each buffer in the body, in bytes.
-        body: length of the body in bytes.
-    """
-
-    rows: int
-    arrays: list[tuple[int, int]]
-    buffers: list[tuple[int, int]]
-    body: int
 
 
 def _arrays(kind: pa.DataType, width: int) -> Iterator[tuple[int, int]]:
@@ -117,23 +101,9 @@ def _arrays(kind: pa.DataType, width: int) -> Iterator[tuple[int, int]]:
         yield width, kind.bit_width // 8
 
 
-def _fits(header: _Header, layout: Sequence[tuple[int, int]]) -> bool:
-    """Return True if a batch's body contains the arrays of `layout`, and no array has nulls."""
-    sizes = []  # fewest bytes of each buffer
-    for width, number in layout:
-        sizes += [0, header.rows * width * number] if number else [0]  # the first: validity
-    return (
-        header.arrays == [(header.rows * width, 0) for width, _ in layout]
-        and len(header.buffers) == len(sizes)
-        and all(
-            0 <= at <= at + length <= header.body and at % 8 == 0 and length >= size
-            for (at, length), size in zip(header.buffers, sizes, strict=True)
-        )
-    )
-
-
-def _headers(path: Path, file: pa.NativeFile) -> list[_Header]:
-    """Read the headers of the record batches that Arrow uses."""
+def _lengths(path: Path, file: pa.NativeFile, schema: pa.Schema) -> list[int]:
+    """Check the headers of the record batches, and return the number of rows of each batch."""
+    layout = [each for field in schema for each in _arrays(field.type, 1)]
     size = file.size()
     tail = _part(file, size - 10, 10, size)
     if tail[4:] != _MAGIC:
@@ -144,20 +114,22 @@ def _headers(path: Path, file: pa.NativeFile) -> list[_Header]:
     if _vector(footer, root, 2)[1]:
         raise CheckpointError(f"{path} is damaged: it has dictionaries")
     first, count = _vector(footer, root, 3)
-    headers = []
+    lengths = []
     for number in range(count):
         at = first + number * _BLOCK_BYTES
         offset, metadata = _number("<q", footer, at), _number("<i", footer, at + 8)
         if metadata > _MOST_METADATA:
             raise CheckpointError(f"{path} is damaged: the header of a batch is too long")
-        header = _header(path, _part(file, offset, metadata, size))
-        if not 0 <= header.body <= size - offset - metadata:
+        message = _part(file, offset, metadata, size)
+        rows, body = _batch_length(path, message, layout)
+        if body > size - offset - metadata:
             raise CheckpointError(f"{path} is damaged: batch {number} ends outside the file")
-        headers.append(header)
-    return headers
+        lengths.append(rows)
+    return lengths
 
 
-def _header(path: Path, message: bytes) -> _Header:
+def _batch_length(path: Path, message: bytes, layout: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Check the header of a record batch; return the numbers of rows and of bytes of the body."""
     if _number("<I", message, 0) != 0xFFFFFFFF:
         raise CheckpointError(f"{path} is damaged: the header of a batch is in an old form")
     message = message[8:]
@@ -172,11 +144,22 @@ def _header(path: Path, message: bytes) -> _Header:
     batch = at + _number("<I", message, at)
     if _field(message, batch, 3) is not None or _field(message, root, 4) is not None:
         raise CheckpointError(f"{path} is damaged: it is compressed, which checkpoints are not")
-    rows = _integer(message, batch, 0)
+    rows, body = _integer(message, batch, 0), _integer(message, root, 3)
     if rows < 0:
         raise CheckpointError(f"{path} is damaged: a batch has {rows} rows")
-    arrays, buffers = _pairs(message, batch, 1), _pairs(message, batch, 2)
-    return _Header(rows, arrays, buffers, _integer(message, root, 3))
+    arrays = [(rows * width, 0) for width, _ in layout]  # without nulls
+    sizes = [size for each in layout for size in _sizes(rows, *each)]
+    if _pairs(message, batch, 1, len(arrays)) != arrays or not all(
+        0 <= at <= at + length <= body and at % 8 == 0 and length >= size
+        for (at, length), size in zip(_pairs(message, batch, 2, len(sizes)), sizes, strict=True)
+    ):
+        raise CheckpointError(f"{path} is damaged: the header of a batch contradicts itself")
+    return rows, body
+
+
+def _sizes(rows: int, width: int, number: int) -> list[int]:
+    """Return the least bytes of an array's buffers: its validity, and the values if it has any."""
+    return [0, rows * width * number] if number else [0]
 
 
 def _part(file: pa.NativeFile, offset: int, length: int, size: int) -> bytes:
@@ -219,9 +202,13 @@ def _integer(data: bytes, table: int, number: int) -> int:
     return 0 if at is None else _number("<q", data, at)
 
 
-def _pairs(data: bytes, table: int, number: int) -> list[tuple[int, int]]:
-    """Return a vector whose elements are pairs of 64-bit integers."""
-    at, count = _vector(data, table, number)
-    if count > len(data) // 16:
-        raise ValueError("a vector is longer than its message")
+def _pairs(data: bytes, table: int, number: int, count: int) -> list[tuple[int, int]]:
+    """Return the elements of a vector of `count` elements, each two numbers of 64 bits.
+
+    Raises:
+        ValueError: the vector has another number of elements.
+    """
+    at, length = _vector(data, table, number)
+    if length != count:
+        raise ValueError(f"a vector has {length} elements of {count}")
     return [struct.unpack_from("<qq", data, at + 16 * each) for each in range(count)]

@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from mindspore_rec.common.run.array_file import read_arrays
+from mindspore_rec.common.run.array_file import check_arrays
 from mindspore_rec.common.run.counter_file import check_counters
 from mindspore_rec.common.run.manifest_fields import state_files, workers_of
 from mindspore_rec.common.run.share import Share, parts_of
@@ -47,7 +47,7 @@ def check_contents(
             if part["file"] in wanted:
                 _check_part(directory, table, part, Share(number, len(parts)))
     if DENSE in wanted:
-        read_arrays(directory / DENSE)
+        check_arrays(directory / DENSE)
     for worker in range(workers_of(manifest)):
         if state_files(worker)[0] in wanted:
             read_states(directory, worker)

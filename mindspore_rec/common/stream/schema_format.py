@@ -96,13 +96,13 @@ def _type(column: Column, format: str) -> pa.DataType:
         value = pa.int64() if column.values == "whole" else pa.string()
         return pa.list_(value) if is_list else value
     if kind == "label" and column.binary:
-        return pa.string() if format == "tsv" else _label_type(column.positive)
+        return _label_type(column.positive)
     whole = kind == "integer" or (kind == "time" and column.unit not in (None, "s"))
     return pa.int64() if whole else pa.float64()
 
 
 def _label_type(positive: Any) -> pa.DataType:
-    """Return the Arrow type of a label in JSON: JSON distinguishes texts, bools and numbers."""
+    """Return the type that labels must have in messages, so that no other value counts as 0."""
     if isinstance(positive, str):
         return pa.string()
     if isinstance(positive, bool):

@@ -166,12 +166,10 @@ class Catalog:
         return bool(changed)
 
     def lost(self, entries: Sequence[Entry]) -> bool:
-        """Return True if a checkpoint in `entries` was removed or replaced.
-
-        The method first reads the directory again.
-        """
+        """Read the directory again; return True if a checkpoint's files were removed or changed."""
+        is_changed = self.forget_changed(entries)
         self.refresh()
-        return any(entry not in self.good for entry in entries)
+        return is_changed or any(entry not in self.good for entry in entries)
 
     def _pass_over(self, error: ChainError, fingerprint: Any) -> None:
         self._bad[error.path.name] = (fingerprint, error)

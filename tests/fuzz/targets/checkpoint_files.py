@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mindspore_rec.common.run.array_file import read_arrays
+from mindspore_rec.common.run.array_file import check_arrays
 from mindspore_rec.common.run.contents import check_contents, files_of
 from mindspore_rec.common.run.counter_file import check_counters, read_counters
 from mindspore_rec.common.run.errors import CheckpointError
@@ -124,7 +124,7 @@ def states(data: bytes) -> None:
     path = _DIRECTORY / "states.safetensors"
     path.write_bytes(data[2 + size :])
     try:
-        read_arrays(path)
+        check_arrays(path)
     except CheckpointError:
         pass
     try:
