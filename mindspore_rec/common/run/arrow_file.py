@@ -48,13 +48,8 @@ def read_batches(
             than required.
         OSError: the file cannot be read.
     """
-    with reading(path):
-        size = path.stat().st_size
-        with pa.OSFile(str(path), "rb") as source:
-            yield from _batches(source, path, schema, rows, columns)
-        # Arrow does not notice the end of the file while it reads some of the columns.
-        if path.stat().st_size < size:
-            raise CheckpointError(f"{path} is damaged: it was truncated while it was read")
+    with reading(path), pa.OSFile(str(path), "rb") as source:
+        yield from _batches(source, path, schema, rows, columns)
 
 
 def _batches(
@@ -82,6 +77,8 @@ def _batches(
         if batch.num_rows != length:
             raise CheckpointError(f"{path} is damaged: batch {number} changed while it was read")
         yield batch
+    # If Arrow reads only some of the columns, it does not notice the end of a truncated file.
+    _part(source, source.size() - 1, 1, source.size())
 
 
 def _columns(schema: pa.Schema) -> str:
@@ -165,7 +162,10 @@ def _sizes(rows: int, width: int, number: int) -> list[int]:
 def _part(file: pa.NativeFile, offset: int, length: int, size: int) -> bytes:
     if offset < 0 or length < 0 or offset + length > size:
         raise ValueError("a part is outside the file")
-    return bytes(file.read_at(length, offset))
+    data = bytes(file.read_at(length, offset))
+    if len(data) < length:
+        raise ValueError("the file was truncated while it was read")
+    return data
 
 
 # ---- flatbuffers
