@@ -127,6 +127,8 @@ TEST(Index, NoInsertGrowsByMoreThanOneSegment) {
 
 TEST(Index, TakesTheMemoryItPromises) {
   Checked checked;
+  // A chunk of 64 bytes, a directory entry of 16 and a segment record of 24.
+  EXPECT_EQ(checked.index().bytes(), 64u + 16u + 24u);
   for (int64_t key = 0; key < 1000000 / static_cast<int64_t>(kFewer); ++key) {
     checked.Insert(key);
     if (key < 20000 || key % 1000 != 0) continue;

@@ -405,6 +405,18 @@ TEST_P(RuleTest, RmsProp) {
   }
 }
 
+// Whole numbers, whose sum does not depend on its order.
+TEST_P(KernelsTest, SumOfSquaresIsOfAllNumbersAndNoOthers) {
+  const auto floats = rng_.Floats(100, -9.0f, 9.0f);
+  std::vector<float> numbers;
+  for (const float x : floats) numbers.push_back(std::round(x));
+  double expected = 0.0;
+  for (size_t n = 0; n < numbers.size(); ++n) {
+    ASSERT_EQ(kernels_->sum_of_squares(numbers.data(), n), expected) << n;
+    expected += static_cast<double>(numbers[n]) * numbers[n];
+  }
+}
+
 TEST(Rule, NamesAreKnownAndOthersAreRefused) {
   for (const char* name :
        {"sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "adamw", "ftrl", "rmsprop"}) {

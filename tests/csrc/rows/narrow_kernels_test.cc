@@ -15,6 +15,8 @@
 #include "rules.h"
 #include "testing.h"
 #include "util/bfloat16.h"
+#include "util/float16.h"
+#include "util/hash.h"
 
 namespace msrec {
 namespace {
@@ -274,6 +276,43 @@ TEST_P(NarrowKernelsTest, ReadsNoPointerPastEitherEndOfTheRows) {
     const GuardedPointers<char> guarded(rows.rows, at_end);
     kernels_->RowsOf(NumberType::kBfloat16, NumberType::kFloat32)
         .step(c, kWidth, guarded.data(), sums.data(), 20);
+  }
+}
+
+// Rows of another version or instruction set are rounded by the same numbers: those that rounding.h
+// describes.
+TEST_P(NarrowKernelsTest, StochasticRoundingTakesTheDocumentedNumbers) {
+  const int dim = 40;
+  const size_t n = 100;
+  Rule rule;
+  rule.kind = RuleKind::kSgd;
+  const RowLayout layout = LayoutOf(rule, dim, NumberType::kFloat16, NumberType::kFloat32);
+  Rows rows(layout, n, &rng_);
+  const std::vector<float> ones(dim, 1.0f);
+  for (char* row : rows.rows) {
+    if (row != nullptr) WriteValue(layout, ones.data(), row);
+  }
+  const auto sums = rng_.Floats(n * dim, -1.0f, 1.0f);
+  StepConstants c = MakeStepConstants(rule, {0.01f, 0.0f, 1.0f, 1});
+  c.rounding = {true, RoundingStream(99, 1)};
+  kernels_->RowsOf(NumberType::kFloat16, NumberType::kFloat32)
+      .step(c, dim, rows.rows.data(), sums.data(), n);
+  for (size_t i = 0; i < n; ++i) {
+    if (rows.rows[i] == nullptr) continue;
+    const auto key = static_cast<uint64_t>(Meta(rows.rows[i])->key);
+    const uint64_t stream = Mix64(c.rounding.stream ^ Mix64(key ^ kRoundingKey));
+    float after[dim];
+    ReadValue(layout, rows.rows[i], after);
+    for (int j = 0; j < dim; ++j) {
+      uint32_t x = static_cast<uint32_t>(stream) + static_cast<uint32_t>(j) * 0x9e3779b9u;
+      x ^= x >> 16;
+      x *= 0x7feb352du;
+      x ^= x >> 15;
+      x += static_cast<uint32_t>(stream >> 32);
+      x *= 0x846ca68bu;
+      x ^= x >> 16;
+      ASSERT_EQ(after[j], FromFloat16(ToFloat16(1.0f - 0.01f * sums[i * dim + j], x))) << j;
+    }
   }
 }
 

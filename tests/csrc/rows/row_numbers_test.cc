@@ -139,6 +139,20 @@ TEST(RowNumbersTest, AreForTablesWhoseValuesAreThat) {
   }
 }
 
+TEST(RowNumbersTest, EachQuantisedRowOfAStaticTableBeginsWithItsFirstValue) {
+  TableConfig config = Config(5, NumberType::kFloat32);
+  config.vocabulary = 9000;  // more than two parts
+  Table wide(config);
+  wide.BindOptimizer(RuleOf(RuleKind::kSgd));
+  Table narrow(config);
+  narrow.quantised().Quantise(8);
+  const auto keys = Range(0, config.vocabulary);
+  std::vector<float> rounded(keys.size() * 5), exact(rounded.size());
+  narrow.LookupEval(View(keys), {}, rounded.data());
+  wide.LookupEval(View(keys), {}, exact.data());
+  for (size_t i = 0; i < exact.size(); ++i) ASSERT_NEAR(rounded[i], exact[i], 0.005) << i / 5;
+}
+
 TEST(RowNumbersTest, QuantisedRowsAreRounded) {
   for (const int bits : {8, 4}) {
     Table table(Config(5));

@@ -35,8 +35,16 @@ TEST(TableDeviceMoves, RowsOfAnotherSizeAreRefusedAndNothingIsTakenOver) {
   input.step = 1;
   table.device().BeginStep(input);
   table.device().FinishStep();
+  // Until the move is finished, the table has old values of the rows, which it does not give.
+  const auto refused = [&] {
+    EXPECT_THROW(table.Export(true), std::runtime_error);
+    EXPECT_THROW(table.ExportParts(true, [](const ExportedRows&) {}), std::runtime_error);
+    EXPECT_THROW(table.ExportKeys(view, true), std::runtime_error);
+  };
+  refused();
   const size_t n = table.device().FetchDirty().out_slots.size();
   ASSERT_EQ(n, ids.size());
+  refused();
 
   // As large as is said, so that whoever reads on is seen to.
   const auto finish = [&](size_t value_count, size_t state_count) {

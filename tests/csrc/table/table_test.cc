@@ -72,6 +72,28 @@ TEST(Table, AFirstValueIsAFunctionOfSeedNameAndKey) {
   }
 }
 
+// Rows of a static table that no lookup has asked for yet.
+TEST(Table, AWorkerExportsItsUnseenRowsWithTheirFirstValues) {
+  TableConfig config = Config();
+  config.vocabulary = 200;
+  Table whole(config);
+  config.placement.workers = 2;
+  std::vector<int64_t> keys;
+  for (const int64_t key : Range(0, config.vocabulary)) {
+    if (config.placement.Owns(key)) keys.push_back(key);
+  }
+  ASSERT_GT(keys.size(), 50u);
+  Table part(config);
+  for (Table* table : {&whole, &part}) table->BindOptimizer(Sgd());
+  const ExportedRows rows = part.ExportKeys(View(keys), true);
+  const ExportedRows expected = whole.ExportKeys(View(keys), true);
+  ASSERT_EQ(rows.n, keys.size());
+  for (size_t i = 0; i < rows.n; ++i) {
+    EXPECT_TRUE(rows.present[i]);
+    EXPECT_TRUE(RowAt(rows, i) == RowAt(expected, i)) << keys[i];
+  }
+}
+
 TEST(Table, AnEvictedKeyComesBackAsNew) {
   TableConfig config = Config();
   config.eviction.max_idle_steps = 2;
@@ -233,6 +255,22 @@ TEST(Table, RulesOnATriggerEvictNothingBeforeIt) {
   table.eviction().Evict(false);
   table.Step({0.1f, 0, 1, 4, 0});
   EXPECT_EQ(table.Size(), 40u);
+}
+
+// A slice of 64 rows of each shard a step, until the triggered eviction has seen all rows.
+TEST(Table, ATriggeredEvictionGoesOnUntilItsEnd) {
+  TableConfig config = Config();
+  config.eviction.min_norm = 1e9f;
+  config.eviction.on_trigger = true;
+  Table table(config);
+  table.BindOptimizer(Sgd());
+  Train(&table, Range(0, 5000));
+  table.eviction().Evict(false);
+  int step = 0;
+  while (step < 2) table.Step({0.1f, 0, 1, ++step, 0});
+  EXPECT_EQ(table.Size(), 5000u - 2 * 16 * 64);
+  while (step < 10) table.Step({0.1f, 0, 1, ++step, 0});
+  EXPECT_EQ(table.Size(), 0u);
 }
 
 // ---------------------------------------------------------------- growth and memory

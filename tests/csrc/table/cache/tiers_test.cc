@@ -589,6 +589,60 @@ TEST(TableTiers, RowsThatWereReadAheadLeaveHostMemoryOnceTheirBatchIsDone) {
   table.tiers().PrefetchDone(number);
 }
 
+// What a new run reads ahead first of all are the rows that an earlier run has left in the tier.
+TEST(TableTiers, TheFirstBatchThatIsReadAheadIsOfTheRowsOfAnEarlierRun) {
+  std::shared_ptr<MapTier> tier;
+  const OpenTier open = [&](size_t row_bytes, int) {
+    if (tier == nullptr) tier = std::make_shared<MapTier>(row_bytes);
+    return tier;
+  };
+  const auto keys = Range(0, 40);
+  std::vector<float> expected(keys.size() * kDim), values;
+  {
+    Table table(Config());
+    table.tiers().SetCache(Cache(100, open));
+    Start(&table);
+    TrainOne(&table, keys, 1);
+    table.LookupEval(View(keys), {}, expected.data());
+    table.tiers().Flush();
+  }
+  Table table(Config());
+  table.tiers().SetCache(Cache(100, open));
+  Start(&table);
+  const int64_t number = table.tiers().Prefetch(View(keys));
+  table.tiers().PrefetchWait(number);
+  EXPECT_EQ(Stat(&table, "prefetched_rows"), 40);
+  TrainOne(&table, keys, 1, &values);
+  table.tiers().PrefetchDone(number);
+  EXPECT_TRUE(SameBits(values, expected));
+}
+
+// As many rows as asked for at most, of all tiers: those who ask leave time for training so.
+TEST(TableTiers, ScrubbingLooksAtAllRowsAFewAtATime) {
+  Table table(Config());
+  table.tiers().SetCache(
+      Cache(50, [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); }, 100));
+  Start(&table);
+  int64_t step = 0;
+  for (int64_t first = 0; first < 800; first += 40) {
+    TrainOne(&table, Range(first, first + 40), ++step);
+  }
+  table.tiers().Flush();
+  const double rows = Stat(&table, "remote_rows") + Stat(&table, "ssd_rows");
+  ASSERT_GE(Stat(&table, "remote_rows"), 70);
+  ASSERT_GE(rows, 750);
+  for (const size_t most : {size_t{60}, size_t{10000}}) {
+    size_t looked = 0;
+    for (bool ended = false; !ended;) {
+      const auto [part, end] = table.tiers().Scrub(most);
+      ASSERT_LE(part, most);
+      looked += part;
+      ended = end;
+    }
+    EXPECT_EQ(static_cast<double>(looked), rows) << most;
+  }
+}
+
 // Two lookups of one step need room together.
 TEST(TableTiers, TheLookupsOfOneStepStayTogether) {
   TestDirectory directory(true);
