@@ -25,7 +25,7 @@ from mindspore_rec.common.run.load_tables import TableUpdate
 from mindspore_rec.common.run.manifest import new_id, write_manifest
 from mindspore_rec.common.run.manifest_fields import check_fields
 from mindspore_rec.common.run.merge import merge_chain
-from mindspore_rec.common.run.share import Shares
+from mindspore_rec.common.run.share import ALL, Shares
 from mindspore_rec.common.run.team import ALONE, Team
 from mindspore_rec.common.run.write import write_checkpoint
 from mindspore_rec.train.checkpoint.load import load_chain
@@ -64,9 +64,9 @@ class Net(nn.Cell):
 class Job:
     """A job of several workers, whose tables have the keys that each of them owns."""
 
-    def __init__(self, workers: int, policy: str) -> None:
+    def __init__(self, workers: int, policy: str, **placement: Any) -> None:
         self.workers, self.policy = workers, policy
-        self.nets = [Net(policy) for _ in range(workers)]
+        self.nets = [Net(policy, **placement) for _ in range(workers)]
         self.marks = [{NAME: net.table.marks.new()} for net in self.nets]
         self.state: str | None = None
 
@@ -247,6 +247,27 @@ def test_a_merged_checkpoint_has_the_bytes_of_a_full_one(tmp_path, policy):
     assert difference([entry_at(tmp_path / "one")], [entry_at(full)]).same
     job.close()
     again.close()
+
+
+def test_a_table_that_one_of_several_workers_saves_is_merged(tmp_path):
+    job = Job(2, "plain", placement="replicated")
+    for number, kind in enumerate(("full", "delta")):
+        keys = np.arange(5 * number, 5 * number + 9, dtype=np.int32)
+        for net in job.nets:
+            values = np.repeat(keys + number, 3).reshape(-1, 3).astype(np.float32)
+            net.table.put(Tensor(keys), Tensor(values))
+        for each in job.save(tmp_path, kind, number):
+            assert isinstance(each, dict), each
+    chain = newest_chain(tmp_path)
+    assert len(chain[-1].manifest["tables"][NAME]["parts"]) == 1
+    for each in run_workers(2, lambda team: merge_chain(chain, tmp_path / "merged", team)):
+        assert isinstance(each, dict), each
+    loaded = Net("plain", placement="replicated")
+    load_chain(loaded, renamed([entry_at(tmp_path / "merged")], loaded), {loaded.table.name: ALL})
+    rows = loaded.table.read_rows(np.arange(14, dtype=np.int32))
+    assert rows[:, 0].tolist() == [*range(5), *range(6, 15)]
+    loaded.table.close()
+    job.close()
 
 
 def test_a_predictor_applies_deltas_of_several_workers(tmp_path):

@@ -197,17 +197,20 @@ def test_random_stops_change_nothing(
     assert sorted(set(ended)) == epochs
 
 
-def test_rows_of_a_file_are_trained_for_the_epochs_that_are_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("over", [0, 1])
+def test_rows_of_a_file_are_trained_for_the_epochs_that_are_left(tmp_path: Path, over: int) -> None:
+    """Whether it dies in its first epoch, of which all is left, or in its second."""
+    begin = over * BATCHES
     numbers = np.arange(BATCHES * ROWS)
     clicks = pd.DataFrame({"user": numbers, "item": numbers % 7, "click": numbers % 3 == 0})
     schema = Schema([CategoryColumn("user"), CategoryColumn("item"), LabelColumn("click")])
-    for dies_at, restored in ((BATCHES + 6, None), (None, BATCHES + 4)):
+    for dies_at, restored in ((begin + 6, None), (None, begin + 4)):
         life = Life(tmp_path / "run", "resume.rows", dies_at)
         data = FeatureBatches(read(clicks, schema).batches(ROWS), schema.pipeline)
         assert life.checkpoint.restore(life.model, data) == restored
         if dies_at is None:
             life.train(data)
-            assert life.callback.epochs == list(range(2, EPOCHS + 1))
+            assert life.callback.epochs == list(range(over + 1, EPOCHS + 1))
             assert life.checkpoint.step == ALL
         else:
             with pytest.raises(KeyError):

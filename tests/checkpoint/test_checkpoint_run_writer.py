@@ -21,7 +21,6 @@ from mindspore import Parameter, Tensor, nn
 from mindspore_rec import SGD, MapParameter, tables_of
 from mindspore_rec.common.run import manifest, team as team_module
 from mindspore_rec.common.run.chain import Entry, newest_chain, verify_chain
-from mindspore_rec.common.run.merge import merge_chain
 from mindspore_rec.common.run.share import Shares
 from mindspore_rec.common.run.team import Team
 from mindspore_rec.common.sync import sync
@@ -238,8 +237,9 @@ def test_a_merge_takes_what_counts_as_saved(net: Net, tmp_path: Path) -> None:
     assert loaded(tmp_path, net) == {1, 2}
 
 
-def test_a_worker_that_merges_for_long_tells_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["write_checkpoint", "merge_chain"])
+def test_a_worker_that_writes_for_long_tells_the_others(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others take a worker for dead that sends nothing for too long."""
     monkeypatch.setattr(team_module, "_HEARTBEAT", 0.01)
@@ -251,11 +251,14 @@ def test_a_worker_that_merges_for_long_tells_the_others(
             before = channel.gathers
             wait_until(lambda: channel.gathers > before + 2, 20)
 
-    def slow_merge(chain: list[Entry], target: Path, team: Team) -> dict[str, Any]:
-        team.all(lambda: until_others_hear(team))
-        return merge_chain(chain, target, team)
+    write = getattr(run_writer, name)
 
-    monkeypatch.setattr(run_writer, "merge_chain", slow_merge)
+    def slow(*arguments: Any) -> dict[str, Any]:
+        (team,) = (each for each in arguments if isinstance(each, Team))
+        team.all(lambda: until_others_hear(team))
+        return write(*arguments)
+
+    monkeypatch.setattr(run_writer, name, slow)
 
     def work(group: ThreadGroup) -> list[tuple[str, int]]:
         group.channel = lambda name: ThreadGroup(group.rank, exchanges[name])  # type: ignore[attr-defined]

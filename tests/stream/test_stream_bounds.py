@@ -158,6 +158,18 @@ def test_a_compressed_buffer_beyond_its_message_is_bad() -> None:
     assert text == "format: a buffer of Arrow beyond its body"
 
 
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [(8, "no message of Arrow where one must begin"), (16, "a body of Arrow beyond the end")],
+)
+def test_a_body_that_takes_the_end_of_its_message_is_bad(more: int, text: str) -> None:
+    at = SCHEMA.serialize().size  # of the message with the rows
+    body = len(ONE) - 8 - (at + 8 + struct.unpack_from("<i", ONE, at + 4)[0])
+    assert ONE.count(struct.pack("<q", body)) == 1
+    forged = ONE.replace(struct.pack("<q", body), struct.pack("<q", body + more))
+    assert reason(ArrowFormat(SCHEMA), forged) == f"format: {text}"
+
+
 def test_a_bad_message_is_known_wherever_its_piece_of_the_messages_begins() -> None:
     """One large message is decoded at a time: a bad one is told by its place among all."""
     large, bad = packed(zeros(1000)), ONE[:-20]
@@ -172,6 +184,10 @@ def test_the_limit_is_an_option() -> None:
     assert "at most 250000 are taken" in reason(ArrowFormat(SCHEMA, 1_000_000), value)
     large = pack(zeros(1_000_000))  # what is not compressed takes what it is
     assert ArrowFormat(SCHEMA, 1000).decode([large]).counts.tolist() == [1_000_000]
+    lines = TsvFormat(pa.schema({"x": pa.int64()}), max_decoded_bytes=1)
+    decoded = lines.decode([b"1234567", b"12345678"])  # of 15 and of 16 bytes
+    assert decoded.rows["x"].to_pylist() == [12345678]
+    assert str(decoded.bad[0]) == "size: it decodes to 15 bytes, at most 14 are taken"
     for format in (ArrowFormat, JsonFormat, TsvFormat):
         with pytest.raises(ValueError, match="max_decoded_bytes must be in"):
             format(SCHEMA, max_decoded_bytes=0)

@@ -145,3 +145,13 @@ def test_a_state_from_before_and_another_window() -> None:
         else:
             with pytest.raises(TooManyDeadLettersError, match="500 of the last 500"):
                 rows(life)
+
+
+def test_counts_begin_anew_after_a_state_from_before() -> None:
+    topic = filled([True] * 50 + [False] * 10 + [True] * 100)
+    old = stream(topic, stop=StopWhen(batches=1))
+    rows(old)
+    life = stream(topic, dead_share_messages=100)
+    life.load_state_dict({**old.state_dict(), "dead_share": None})
+    with pytest.raises(TooManyDeadLettersError, match="100 of the last 100"):
+        rows(life)

@@ -43,8 +43,14 @@ def test_one_process_reads_all_partitions_of_a_state() -> None:
     with StreamSource(topic.client(), ArrowFormat(), 6) as whole:
         next(iter(whole))
         state = whole.state_dict()
-    with (
-        StreamSource(topic.client(), ArrowFormat(), 2, partitions=[0]) as stream,
-        pytest.raises(ValueError, match="partitions"),
-    ):
-        stream.load_state_dict(state)
+    of_workers = []
+    for partitions in ([0], [1, 2]):
+        with StreamSource(topic.client(), ArrowFormat(), 2, partitions=partitions) as part:
+            next(iter(part))
+            of_workers.append(part.state_dict())
+    for each in (state, {"batches": 1, "workers": of_workers}):
+        with (
+            StreamSource(topic.client(), ArrowFormat(), 2, partitions=[0]) as stream,
+            pytest.raises(ValueError, match="partitions"),
+        ):
+            stream.load_state_dict(each)

@@ -286,6 +286,16 @@ def test_without_dead_letters_a_bad_message_is_an_error() -> None:
         next(stream)
 
 
+def test_a_position_that_is_not_known_is_refused_with_those_that_are() -> None:
+    topic = MemoryTopic()
+    topic.append(message(0, 6))
+    with source(topic, 2) as stream:
+        for last in range(3):
+            with pytest.raises(ValueError, match=rf"batches must be in \[0, {last}\], got 9"):
+                stream.state_dict(batches=9)
+            next(stream)
+
+
 def test_stops() -> None:
     topic = MemoryTopic()
     for i in range(10):
@@ -347,16 +357,18 @@ def test_messages_that_are_gone_or_never_were_are_an_error() -> None:
         assert values(list(stream)) == [[500]]
 
 
-def test_reading_ahead_is_bounded() -> None:
-    topic = MemoryTopic()
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_reading_ahead_is_bounded(partitions: int) -> None:
+    topic = MemoryTopic(partitions)
     for i in range(200):
-        topic.append(message(1000 * i, 100))
+        topic.append(message(1000 * i, 100), i % partitions)
     size = len(message(0, 100)) + 100
     limits = StreamLimits(buffer_bytes=20 * size)
     with source(topic, 10, limits=limits, stop=StopWhen(seconds=30.0)) as stream:
         next(stream)
         time.sleep(0.5)
-        assert len(stream._order._blocks[0]) * 3 <= 20 + 2 * 3
+        blocks = sum(map(list, stream._order._blocks.values()), [])
+        assert sum(len(block.offsets) for block in blocks) <= 20 + 2 * 3 * partitions
         assert len(list(next(stream) for _ in range(1900))) == 1900
 
 

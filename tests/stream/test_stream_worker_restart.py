@@ -187,6 +187,16 @@ def test_a_sender_alone_refuses_what_it_cannot_repeat() -> None:
         other.load_state_dict(state)
 
 
+def test_a_kill_after_settings_changed_repeats_what_was_sent_by_the_new_ones(
+    tmp_path: Path,
+) -> None:
+    raw, channel, state = raw_topic(), MemoryTopic(), tmp_path / "state"
+    make(raw, channel, state, 7, stop=StopWhen(batches=4)).run()  # an ordered end
+    run_until(make(raw, channel, state, 5, message_rows=2), 4)
+    make(raw, channel, state, 5, message_rows=2).run()
+    assert received(channel) == list(range(ROWS))
+
+
 def test_a_state_that_is_gone_is_missed(tmp_path: Path) -> None:
     raw, channel, state = raw_topic(), MemoryTopic(), tmp_path / "state"
     run_until(make(raw, channel, state, 7), 4)

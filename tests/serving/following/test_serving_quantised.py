@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,12 @@ def test_native_rows_are_those_of_numpy(bits: int, dim: int, vocabulary: int) ->
             if combiner == "mean" and last > first:
                 total *= np.float32(1 / (last - first))
             assert np.array_equal(pooled[bag], total, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0), (1, 2, 3)])
+def test_what_is_not_rows_is_refused_with_its_shape(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"dim at least 1, got {shape}")):
+        quantise(np.zeros(shape, np.float32), 8)
 
 
 def test_bad_arguments_name_what_is_legal() -> None:
