@@ -142,3 +142,9 @@ def test_refusals() -> None:
     sender = DataSender(MemoryTopic(), sender_name="a")
     with pytest.raises(ValueError, match="of sender 'a', got 'b'"):
         sender.load_state_dict({"sender_name": "b", "next": 0})
+
+
+@pytest.mark.parametrize("count", [0, (1 << 24) + 1])
+def test_rows_of_a_message_are_bounded(count: int) -> None:
+    with pytest.raises(ValueError, match=f"message_rows must be .*16777216.*{count}"):
+        DataSender(MemoryTopic(), message_rows=count)
