@@ -94,4 +94,62 @@ _PASSES = Defect(
     Pytest(names=(_RESUME, "-k", "random_stops")),
 )
 
-MENDED = [_EXPLAIN, _IDLE, _KEPT, _EQUAL, _PATIENCE, _PASSES]
+_MAPPED = Defect(
+    29,
+    "A checkpoint file that another program truncates while it is read ends the process.",
+    (
+        Edit(
+            "mindspore_rec/common/run/arrow_file.py",
+            'pa.OSFile(str(path), "rb") as source',
+            "pa.memory_map(str(path)) as source",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/checkpoint/test_checkpoint_arrow_file.py",)),
+)
+
+_MISSING = Defect(
+    30,
+    "A network whose function raises FileNotFoundError is created again without end.",
+    (
+        Edit(
+            "mindspore_rec/serve/following/followed_run.py",
+            """                    if not self._catalog.lost(chain):
+                        raise""",
+            """                    if not self._catalog.lost(chain) and False:
+                        raise""",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/serving/following/test_serving_chain.py", "-k", "file_is_missing")),
+)
+
+_LABELS = Defect(
+    31,
+    "Labels that are bools or floats are refused in JSON messages.",
+    (
+        Edit(
+            "mindspore_rec/common/stream/schema_format.py",
+            "return pa.float64() if is_exact else pa.int64()",
+            "return pa.int64()",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/feature/test_positive_values.py",)),
+)
+
+_CODES = Defect(
+    32,
+    "The label '00501' is positive if '501' is the positive value.",
+    (
+        Edit(
+            "mindspore_rec/common/columns/labels.py",
+            "_numbers_of_labels(values, _PLAIN), number",
+            "_numbers_of_labels(values), number",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/feature/test_positive_values.py", "-k", "codes")),
+)
+
+MENDED = [_EXPLAIN, _IDLE, _KEPT, _EQUAL, _PATIENCE, _PASSES, _MAPPED, _MISSING, _LABELS, _CODES]
