@@ -519,14 +519,18 @@ run_shards() {
 }
 
 # take_shards SHARDS FOLDER PROGRAM [ARGUMENTS]: runs, one after the other, those that no other process
-# with this folder has taken; fails where one has failed, when all were run.
+# with this folder has taken; fails where one has failed, when all were run. If SHARDS_END is set, no
+# shard begins when SECONDS has reached it.
 take_shards() {
   local shards=$1 taken=$2 code=0 i
   shift 2
-  for ((i = 0; i < shards; ++i)); do
+  for ((i = 0; i < shards && SECONDS < ${SHARDS_END:-SECONDS + 1}; ++i)); do
     mkdir "$taken/$i" 2>/dev/null || continue  # only one process makes it
     env GTEST_TOTAL_SHARDS="$shards" GTEST_SHARD_INDEX="$i" "$@" --gtest_brief=1 || code=$?
   done
+  if [[ $i != "$shards" ]] && mkdir "$taken/over" 2>/dev/null; then
+    echo "The time was over before all of these tests had run."
+  fi
   return "$code"
 }
 
@@ -670,7 +674,7 @@ run_quick() {
     cmake -S tests/csrc -B "$directory" -G Ninja "${settings[@]}" -DONLY="$near" >/dev/null
     near=$("$VENV/bin/python" tools/quick.py cpp "$directory" --jobs "$JOBS")
     build_cpp_tests "$directory" "${settings[@]}" -DONLY="$near"
-    run_shards "$directory/msrec_tests"
+    SHARDS_END=$((SECONDS + 15)) run_shards "$directory/msrec_tests"
   fi
   say "The nearest tests"
   "$VENV/bin/python" tools/quick.py pytest --jobs "$JOBS" --spent $((SECONDS - began)) "$@"
