@@ -83,7 +83,7 @@ def test_movielens() -> None:
         TimeColumn("timestamp", parts=("hour", "weekday")),
         TextColumn("title"),
         ListColumn("genres", length=10, separator="|"),
-        LabelColumn("liked"),
+        LabelColumn("liked", positive=True),
     )
     assert "'rating' decides the label 'liked'" in inferred.warnings[0]
     with pytest.raises(ValueError, match="label 'rating' must have two values, it has 10: .*"):
