@@ -674,7 +674,7 @@ run_quick() {
     cmake -S tests/csrc -B "$directory" -G Ninja "${settings[@]}" -DONLY="$near" >/dev/null
     near=$("$VENV/bin/python" tools/quick.py cpp "$directory" --jobs "$JOBS")
     build_cpp_tests "$directory" "${settings[@]}" -DONLY="$near"
-    SHARDS_END=$((SECONDS + 15)) run_shards "$directory/msrec_tests"
+    SHARDS_END=$((SECONDS + 10)) run_shards "$directory/msrec_tests"
   fi
   say "The nearest tests"
   "$VENV/bin/python" tools/quick.py pytest --jobs "$JOBS" --spent $((SECONDS - began)) "$@"

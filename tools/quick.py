@@ -45,7 +45,7 @@ AT_A_TIME = 6
 
 # After this number of seconds, `cpp` starts no further compilation. Compilation of a file takes two
 # to six seconds.
-CPP_SECONDS = 12
+CPP_SECONDS = 8
 # Seconds that Python tests get even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
