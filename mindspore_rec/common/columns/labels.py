@@ -37,13 +37,14 @@ class Label(Feature):
     Args:
         column: numbers 0 and 1, bools, or any texts or numbers if there is a `positive` value.
         positive: the value that becomes 1; every other value becomes 0. For a column of bools,
-            `positive` is True or False, or a text such as 'true'. Texts may equal `positive` as
-            texts or as numbers: '4.0' equals 4, and 'True' equals 1. Default: None, which means
-            that the labels are already 0 and 1.
+            `positive` is True or False, or a text such as 'true'. If `positive` is True or False,
+            the labels must be bools, numbers 0 and 1, or texts such as 'true' and '0'. Texts may
+            equal `positive` as texts or as numbers: '4.0' equals 4, and 'True' equals 1. Default:
+            None, which means that the labels are already 0 and 1.
 
-    Calling `apply` raises a ValueError if a label is missing or NaN, if a label is neither 0 nor 1
-    and there is no `positive`, if labels are bools and `positive` means neither True nor False, or
-    if labels are numbers and `positive` is a text that is not a number.
+    Calling `apply` raises a ValueError if a label is missing or NaN, if a label means neither 0 nor
+    1 and `positive` is None, True or False, if labels are bools and `positive` means neither True
+    nor False, or if labels are numbers and `positive` is a text that is not a number.
 
     Example:
         >>> Label("income", positive="50000+").apply(pa.array(["50000+", "less"]), learn=False)
@@ -60,7 +61,8 @@ class Label(Feature):
         """Return labels that are 0 or 1, float32 ``[B]``.
 
         Raises:
-            ValueError: a label is missing or NaN, or is neither 0 nor 1 and there is no `positive`.
+            ValueError: a label is missing or NaN, or a label and `positive` do not fit; see the
+                class.
         """
         made = positive_rows(self.column, values, self.positive)
         if made.null_count:
@@ -83,7 +85,7 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
     Args:
         column: name or place of the column, for error messages.
         values: the labels ``[B]``.
-        positive: the value that counts as 1; None if the labels are 0 and 1.
+        positive: as for `Label`.
 
     Raises:
         ValueError: the labels' type cannot be compared with `positive`, for example numbers with

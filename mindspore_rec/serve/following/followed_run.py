@@ -327,9 +327,7 @@ class FollowedRun:
         return finish(), step
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return each table's counts of rows, bytes and operations, which the table's `stats`
-        returns.
-        """
+        """Return the `stats` of each table: counts of rows, bytes and operations."""
         with self.runner.lock.reading():
             return {name: dict(table.stats()) for name, table in self.runner.tables.items()}
 

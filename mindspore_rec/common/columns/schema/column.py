@@ -595,9 +595,10 @@ class LabelColumn(Column):
     Args:
         name: see `Column`.
         positive: the value that counts as 1; every other value counts as 0. For a column of bools,
-            `positive` is True or False, or a text such as 'true'. Texts may equal `positive` as
-            texts or as numbers: '4.0' equals 4, and 'True' equals 1. Default: None, which means
-            that the label is 0 or 1, or False or True.
+            `positive` is True or False, or a text such as 'true'. If `positive` is True or False,
+            the labels must be bools, numbers 0 and 1, or texts such as 'true' and '0'. Texts may
+            equal `positive` as texts or as numbers: '4.0' equals 4, and 'True' equals 1. Default:
+            None, which means that the label is 0 or 1, or False or True.
         binary: True if the label has two values; False if the label is a number. Default: True.
         decimal: see `Column`; legal only if `binary` is False.
 

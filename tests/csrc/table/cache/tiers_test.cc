@@ -589,7 +589,7 @@ TEST(TableTiers, RowsThatWereReadAheadLeaveHostMemoryOnceTheirBatchIsDone) {
   table.tiers().PrefetchDone(number);
 }
 
-// What a new run reads ahead first of all are the rows that an earlier run has left in the tier.
+// A new run first reads ahead the rows that an earlier run has left in the tier.
 TEST(TableTiers, TheFirstBatchThatIsReadAheadIsOfTheRowsOfAnEarlierRun) {
   std::shared_ptr<MapTier> tier;
   const OpenTier open = [&](size_t row_bytes, int) {
