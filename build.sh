@@ -422,7 +422,7 @@ run_demo() {
 
 cpp_sources() {
   find mindspore_rec/csrc mindspore_rec/mpi_shim tests/csrc tests/arm/csrc tests/cuda/stand_in \
-    tests/fuzz/csrc tests/counted/csrc \
+    tests/fuzz/csrc tests/counted/csrc benchmarks/native \
     -name '*.cc' -o -name '*.h' -o -name '*.inl'
 }
 
@@ -664,7 +664,8 @@ run_cpp() {
 run_quick() {
   prepare
   say "Lint of what was changed"
-  "$VENV/bin/python" tools/quick.py lint
+  local lint=0
+  "$VENV/bin/python" tools/quick.py lint || lint=$?
   local began=$SECONDS near
   near=$("$VENV/bin/python" tools/quick.py near)
   if [[ -n $near ]]; then
@@ -678,6 +679,7 @@ run_quick() {
   fi
   say "The nearest tests"
   "$VENV/bin/python" tools/quick.py pytest --jobs "$JOBS" --spent $((SECONDS - began)) "$@"
+  ((lint == 0)) || die "lint found errors; they are printed above the output of the tests"
 }
 
 # What the names of tests that use threads have.

@@ -102,7 +102,10 @@ class Protection:
             ValueError: other machines can reach the address, and the server has neither TLS nor a
                 token.
         """
-        if ipaddress.ip_address(address.partition("%")[0]).is_loopback or self._unprotected:
+        listens = ipaddress.ip_address(address.partition("%")[0])
+        if isinstance(listens, ipaddress.IPv6Address) and listens.ipv4_mapped is not None:
+            listens = listens.ipv4_mapped
+        if listens.is_loopback or self._unprotected:
             return None
         if self.tls is None and self.tokens is None:
             raise ValueError(

@@ -426,9 +426,9 @@ def test_other_machines_need_a_token_or_tls(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(TOKENS[0])
     tokens.chmod(0o600)
-    for address in ("127.0.0.1", "127.3.2.1", "::1"):
+    for address in ("127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"):
         assert Protection(parsed()).check_address(address) is None
-    for address in ("0.0.0.0", "192.168.1.5", "::", "fe80::1%eth0"):
+    for address in ("0.0.0.0", "192.168.1.5", "::", "fe80::1%eth0", "::ffff:192.168.1.5"):
         with pytest.raises(ValueError, match="give --token-file"):
             Protection(parsed()).check_address(address)
         assert Protection(parsed("--unprotected")).check_address(address) is None
