@@ -275,14 +275,6 @@ def test_whole_floats_of_a_small_sample_are_numbers() -> None:
     assert infer(prices, total_rows=10**6).column("x").column == NumberColumn("x")
 
 
-def test_other_options() -> None:
-    inferred = infer(drawn(["a", "b"])).with_options("x", "Rare ones wait.", admission=3)
-    assert inferred.column("x").column == CategoryColumn("x", admission=3)
-    assert inferred.column("x").why == "Texts that recur. Rare ones wait."
-    with pytest.raises(ValueError, match="admission must be in"):
-        inferred.with_options("x", "", admission=0)
-
-
 def test_ids_that_may_recur_in_the_rest() -> None:
     """In 2,000 rows of a billion no id has to recur."""
     ids = RNG.integers(0, 10**12, ROWS)

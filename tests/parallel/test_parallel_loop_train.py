@@ -159,7 +159,7 @@ def test_a_dropout_whose_layer_is_not_one_operator_is_said(two: dict) -> None:
         ("finite", "the label of batch 2 .* must have finite numbers, got nan in row"),
         ("none", "ValueError: train_dataset gave worker 1 of 2 no batch"),
         ("differing", "ValueError: train_dataset must be the same on all workers"),
-        ("apart", "dim of table 'apart' must be the same on all workers: it is 5 on worker 1"),
+        ("apart", "dim of table 'apart' must be the same on all workers: got 5 on worker 1"),
         ("settings", "learning_rate of the optimizer must be the same .* it is 0.2 on worker 1"),
     ],
 )

@@ -233,7 +233,6 @@ void BindGroup(py::module_& m) {
       .def_property_readonly("size", &WorkerGroup::size)
       .def("channel", &ChannelOf, py::arg("name"), py::return_value_policy::reference,
            py::keep_alive<0, 1>())
-      .def("set_wait_limit", &WorkerGroup::SetWaitLimit, py::arg("seconds"))
       .def("begin_step", &WorkerGroup::BeginStep, py::arg("step"), py::arg("samples"),
            py::arg("summed") = false)
       .def_property_readonly("step", &WorkerGroup::step)

@@ -24,10 +24,6 @@ WorkerGroup::WorkerGroup(std::vector<std::unique_ptr<Communicator>> channels)
   }
 }
 
-void WorkerGroup::SetWaitLimit(double seconds) {
-  for (const auto& channel : channels_) channel->set_wait_limit(seconds);
-}
-
 void WorkerGroup::BeginStep(int64_t step, const std::vector<int64_t>& samples, bool summed) {
   if (samples.size() != static_cast<size_t>(size_)) {
     throw std::invalid_argument("samples must have one number for each of the " +

@@ -37,9 +37,6 @@ class WorkerGroup {
   int size() const { return size_; }
   Communicator& channel(Channel which) { return *channels_[static_cast<size_t>(which)]; }
 
-  // Sets the wait limit of all channels.
-  void SetWaitLimit(double seconds);
-
   // Begins a step. `samples` contains the number of samples in each worker's batch, at least 0. Any
   // thread may call BeginStep, before the operators of the step run. Throws std::invalid_argument
   // if the length differs from size(), or if a number is negative. If `summed` is true, losses and

@@ -11,8 +11,8 @@ from mindspore.train import Callback, RunContext
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.columns import event_time
 from mindspore_rec.common.columns.feature_spec import check_specs
+from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.train.data.event_tables import event_tables
-from mindspore_rec.train.workers.peers import current_group
 
 __all__ = ["EventTime"]
 
@@ -63,7 +63,7 @@ class EventTime(Callback):
             )
         column = batch[self.place]
         seconds = event_time(self._spec, column.asnumpy() if isinstance(column, Tensor) else column)
-        group = current_group()
+        group = worker_group()
         if group.size > 1:  # the tables of all workers have one clock
             seconds = max(group.all_gather_json(seconds))
         for table in self.tables:

@@ -12,10 +12,10 @@ from typing import Any, TextIO
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.parameter.dynamics import EvictedKeys
 from mindspore_rec.train.parameter.hash_table import HashTable
-from mindspore_rec.train.workers.peers import current_group
 
 __all__ = ["EvictCallback", "EvictedKeysCallback"]
 
@@ -122,7 +122,7 @@ class EvictCallback(Callback):
             return
         step = self._step = run_context.original_args().cur_step_num
         cause, rows = self._interval(step), self._row_counts()
-        group = current_group()
+        group = worker_group()
         if group.size > 1:  # clocks and row counts differ, but all workers evict at the same step
             every = group.all_gather_json([cause, rows])
             cause = next((each for each, _ in every if each is not None), None)

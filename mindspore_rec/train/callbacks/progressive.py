@@ -23,7 +23,7 @@ from mindspore_rec.common.metrics.inputs import (
 )
 from mindspore_rec.common.parallel.array_message import pack_arrays, unpack_arrays
 from mindspore_rec.common.parallel.channel import Group
-from mindspore_rec.train.workers.peers import current_group
+from mindspore_rec.common.parallel.group import worker_group
 
 __all__ = ["ProgressiveValidation"]
 
@@ -123,7 +123,7 @@ class ProgressiveValidation(Callback):
             weight = task_column(_array(batch[self._inputs]), "weight")
             part["weight"] = as_weights(weight, "weight").astype(np.float32)
         check_same_length(**part)
-        group = current_group()
+        group = worker_group()
         self._take(part if group.size == 1 else _of_all(group, part, run.batch_samples))
         if self.rows - self._reported >= self.every_rows:
             self._report(run)

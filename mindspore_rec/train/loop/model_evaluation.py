@@ -14,6 +14,7 @@ from mindspore.train.callback import _CallbackManager
 
 from mindspore_rec.common.parallel.agreed_error import raise_on
 from mindspore_rec.common.parallel.channel import Group
+from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.stream.batches import Batch, BatchSource
 from mindspore_rec.train.callbacks.callback_list import callback_list
 from mindspore_rec.train.data.finite_batches import check_batch
@@ -26,7 +27,6 @@ from mindspore_rec.train.loop.model_parts import ModelParts
 from mindspore_rec.train.loop.schema_loss import SchemaEvalCell
 from mindspore_rec.train.metrics.base import BinaryMetric
 from mindspore_rec.train.workers.feed import Reader
-from mindspore_rec.train.workers.peers import current_group
 from mindspore_rec.train.workers.worker_data import worker_source
 from mindspore_rec.train.workers.worker_feed import evaluation_feed
 from mindspore_rec.train.workers.worker_metrics import WorkerMetrics
@@ -44,7 +44,7 @@ class ModelEvaluation(ModelParts):
 
         source = self._source("valid_dataset", valid_dataset, self._eval_network)
         check_learns_nothing(source)
-        group = current_group()
+        group = worker_group()
         source = worker_source(source, group, "valid_dataset")
         self._hint_untrained()
         run = self._callback_params("eval")

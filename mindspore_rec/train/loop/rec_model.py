@@ -19,6 +19,8 @@ from mindspore.train.callback import _CallbackManager
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.old_arguments import WithoutEffect, takes_old
+from mindspore_rec.common.parallel.agreed_settings import check_same
+from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.stream.batches import BatchSource
 from mindspore_rec.common.stream.interrupt import Interruption
 from mindspore_rec.train.callbacks.callback_list import callback_list, evaluation_callbacks
@@ -55,7 +57,7 @@ from mindspore_rec.train.optim.adam import LazyAdam
 from mindspore_rec.train.optim.in_cell import optimizers_in
 from mindspore_rec.train.optim.tables import check_covered
 from mindspore_rec.train.parameter.hash_table import HashTable
-from mindspore_rec.train.workers.peers import Alone, Peers, check_same, current_group
+from mindspore_rec.train.workers.peers import Alone, Peers
 from mindspore_rec.train.workers.worker_data import agreed_length, worker_source
 from mindspore_rec.train.workers.worker_parameters import share_parameters
 from mindspore_rec.train.workers.worker_random import draw_apart
@@ -322,7 +324,7 @@ class RecModel(ModelEvaluation):
             raise ValueError("sink_size must be -1 or at least 1, got 0")
         epoch_steps = None if sink_size == -1 else sink_size
         train_dataset = self._arrays("train_dataset", train_dataset, is_train=True)
-        group = current_group()
+        group = worker_group()
         if epoch_steps is None and max_steps is None:
             check_read_again("train_dataset", train_dataset, epoch - initial_epoch)
         source = self._source("train_dataset", train_dataset, self._train_network)
@@ -429,10 +431,10 @@ class RecModel(ModelEvaluation):
         all_callbacks = callback_list(callbacks)
         train_dataset = self._arrays("train_dataset", train_dataset, is_train=True)
         valid_dataset = self._arrays("valid_dataset", valid_dataset, is_train=False)
-        group = current_group()
+        group = worker_group()
         if group.size > 1:
-            each = {"valid_frequency": None if valid_dataset is None else frequency}
-            check_same(group, "the validation", each)
+            chosen = None if valid_dataset is None else frequency
+            check_same(group, {"valid_frequency": repr(chosen)})
         if valid_dataset is not None:
             self._check_validation(
                 valid_dataset, count_evaluations(frequency, initial_epoch, epoch)
@@ -531,7 +533,7 @@ class RecModel(ModelEvaluation):
         sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
         train_dataset = self._arrays("train_dataset", train_dataset, is_train=True)
         source = self._source("train_dataset", train_dataset, self._train_network)
-        source = worker_source(source, current_group(), "train_dataset")
+        source = worker_source(source, worker_group(), "train_dataset")
         run = self._run_params(train_dataset, source, 1, None, None, max_steps)
 
         def work(loop: TrainLoop) -> None:
@@ -663,18 +665,18 @@ class RecModel(ModelEvaluation):
 
     def _meet(self, run: Any, tables: list[Any], max_steps: int | None) -> Alone:
         """Compare the workers' settings, copy worker 0's parameters, and return the workers."""
-        group = current_group()
+        group = worker_group()
         if group.size == 1:
             return Alone(run.train_source)
-        check_same(group, "the training", self._settings(run, tables, max_steps))
+        check_same(group, self._settings(run, tables, max_steps))
         share_parameters(group, self._train_network)
         draw_apart(group, self._network)
         state = WorkerState(group, self._network)
         return Peers(group, run.train_source, self._sums_loss(), state)
 
-    def _settings(self, run: Any, tables: list[Any], max_steps: int | None) -> dict[str, Any]:
-        """Return the settings that must be the same on all workers, as JSON values."""
-        return {
+    def _settings(self, run: Any, tables: list[Any], max_steps: int | None) -> dict[str, str]:
+        """Return the settings that must be the same on all workers, as texts."""
+        settings = {
             "the number of epochs": run.epoch_num,
             "the steps of an epoch": run.batch_num,
             "max_steps": max_steps,
@@ -684,6 +686,7 @@ class RecModel(ModelEvaluation):
                 for parameter in self._train_network.trainable_params()
             ],
         }
+        return {name: repr(value) for name, value in settings.items()}
 
     def _check_trainable(self) -> None:
         """Check the tables again, because another optimizer may have bound a table meanwhile."""
@@ -808,7 +811,7 @@ class RecModel(ModelEvaluation):
         call = self._caller(self._predict_network)
         inputs = as_tensors(predict_data, columns=call.columns)
         check_inputs(self._predict_network, inputs)
-        group = current_group()
+        group = worker_group()
         if group.size > 1:
             group.begin_step(0, [row_count(inputs)] * group.size)  # no worker is idle
         return call(False, *inputs)

@@ -10,7 +10,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from mindspore_rec.common.parallel.agreed_error import raise_on
+from mindspore_rec.common.parallel.agreed_settings import check_same
 from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.parallel.shared_arrays import arrays_of_first
 from mindspore_rec.train.graph.operators import custom_op
@@ -124,23 +124,7 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
             "gradient_dtype": table.config.gradient_dtype
         }
         mine |= {f"{name} of table '{table.name}'": _text(arguments[name]) for name in arguments}
-    mismatch = difference(group.all_gather_json(mine))
-    if mismatch is not None:
-        raise_on(group.rank, mismatch[0], ValueError(mismatch[1]))
-
-
-def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:
-    """Return (worker, message) of the first worker that differs from worker 0, or None."""
-    first = settings[0]
-    for worker, other in enumerate(settings):
-        for name in {**first, **other}:
-            one, two = (each.get(name, "not there") for each in (first, other))
-            if one != two:
-                return worker, (
-                    f"{name} must be the same on all workers: it is {two:.200} on worker {worker} "
-                    f"and {one:.200} on worker 0"
-                )
-    return None
+    check_same(group, mine)
 
 
 def _text(value: Any) -> str:

@@ -13,9 +13,7 @@ from mindspore import Tensor
 from mindspore.graph.api import _pynative_executor
 from mindspore.train import RunContext
 
-from mindspore_rec.common.parallel.agreed_error import raise_on
 from mindspore_rec.common.parallel.channel import Group
-from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.stream.batches import Batch, BatchSource
 from mindspore_rec.common.stream.interrupt import Interruption
 from mindspore_rec.train.graph.loss_value import loss_value
@@ -27,12 +25,7 @@ from mindspore_rec.train.workers.worker_data import share_way
 from mindspore_rec.train.workers.worker_feed import WorkerBatch, WorkerFeed
 from mindspore_rec.train.workers.worker_state import WorkerState
 
-__all__ = ["Alone", "Peers", "check_same", "current_group"]
-
-
-def current_group() -> Group:
-    """Return the workers of this job; without a launcher, this process is the only worker."""
-    return worker_group()
+__all__ = ["Alone", "Peers"]
 
 
 class Alone:
@@ -181,28 +174,3 @@ class Peers(Alone):
         """Add to a summary the seconds that each worker waited for other workers."""
         summary.workers = self.workers
         summary.waits = [float(each) for each in self._agreement.json(self._agreement.seconds)]
-
-
-def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
-    """Raise an error if the settings of some worker differ from the settings of worker 0.
-
-    Args:
-        group: all workers.
-        what: name of the object that has the settings, for the error message.
-        mine: maps the name of each setting of this worker to the setting's value in JSON.
-
-    Raises:
-        ValueError: a setting differs; the message names the setting and the worker.
-    """
-    settings = group.all_gather_json(mine)
-    for worker, other in enumerate(settings):
-        for name, value in other.items():
-            if value != settings[0].get(name):
-                raise_on(
-                    group.rank,
-                    worker,
-                    ValueError(
-                        f"{what} must be the same on all workers: {name} is {value!r:.300} on "
-                        f"worker {worker} and {settings[0].get(name)!r:.300} on worker 0"
-                    ),
-                )

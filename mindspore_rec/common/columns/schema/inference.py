@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -75,28 +74,6 @@ class Inferred:
         """The columns, for `Schema(inferred.columns)`."""
         return tuple(each.column for each in self.entries)
 
-    def with_options(self, name: str, why: str, **options: Any) -> Inferred:
-        """Return a copy of the proposal with new options of one column, such as `admission`.
-
-        Args:
-            name: name of the column.
-            why: a sentence that is added to the explanation of the column's kind.
-            options: new values for options of the column, such as `admission`.
-
-        Example:
-            >>> rows = pa.table({"user": ["ann", "bob", "ann"], "clicked": [0, 1, 1]})
-            >>> inferred = infer_columns(rows, label="clicked")
-            >>> inferred.with_options("user", "Rare values wait.", admission=2).entries[0]
-            InferredColumn(column=CategoryColumn('user', admission=2),
-            why='Texts that recur. Rare values wait.', distinct=2, missing_share=0.0)
-        """
-        entries = list(self.entries)
-        place = entries.index(self.column(name))
-        column = entries[place].column
-        changed = type(column)(column.name, **column.options() | options)  # type: ignore[call-arg]
-        entries[place] = replace(entries[place], column=changed, why=f"{entries[place].why} {why}")
-        return replace(self, entries=tuple(entries))
-
     def column(self, name: str) -> InferredColumn:
         """Return the column with this name, and the explanation of the column's kind."""
         return next(each for each in self.entries if each.column.name == name)
@@ -107,7 +84,6 @@ class _Draft:
     """State while a schema is inferred: profiles and choices by column, and warnings."""
 
     profiles: dict[str, Profile]
-    sample_is_all: bool
     total_rows: int
     choices: dict[str, Choice] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -175,7 +151,6 @@ def infer_columns(
         )
     draft = _Draft(
         {name: profile_of(name, table.column(name)) for name in table.column_names if name},
-        total_rows is None or total_rows <= table.num_rows,
         max(total_rows or 0, table.num_rows),
     )
     if "" in table.column_names:
