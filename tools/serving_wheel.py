@@ -11,6 +11,7 @@ The script compiles nothing. MindSpore is not a requirement of the small wheel.
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from wheel.wheelfile import WheelFile
@@ -21,25 +22,11 @@ FILES_LEFT_OUT = ("common/strict.py", "common/yaml_text.py")  # YAML files, of c
 # The files of the folder `command` that `python -m mindspore_rec doctor` needs.
 COMMAND_FILES = ("__init__.py", "main.py", "options.py", "remedies.py", "json_file.py")
 NAME = "mindspore_rec_serving"
-REQUIRES = (
-    "numpy<2,>=1.25",
-    "onnxruntime>=1.18",
-    "orjson>=3.10",
-    "pandas>=2.1",
-    "pyarrow<22,>=15",
-    "safetensors>=0.4",
-    "starlette>=0.41",
-    "uvicorn>=0.32",
-    "httptools>=0.6.1",
-    "uvloop>=0.21",
-    "prometheus_client>=0.20",
-    'grpcio>=1.74; extra == "grpc"',
-    'grpcio-health-checking>=1.74; extra == "grpc"',
-    'grpcio-reflection>=1.74; extra == "grpc"',
-    'kafka-python>=3.0.12; extra == "kafka"',
-    'crc32c>=2.4; extra == "kafka"',
-    'redis[hiredis]<9,>=5.1; extra == "redis"',
-)
+# Requirements of the full wheel that the small wheel has too: packages without a condition, an extra
+# that serving always needs, and extras that stay extras.
+CORE = ("numpy", "pandas", "pyarrow", "safetensors")
+ALWAYS = "serving"
+OPTIONAL = ("grpc", "kafka", "redis")
 
 
 def is_for_serving(file: str) -> bool:
@@ -59,8 +46,32 @@ def is_for_serving(file: str) -> bool:
     return name.endswith((".py", ".pyi", "py.typed")) or name.startswith("_native.")
 
 
-def metadata(version: str) -> str:
-    """Return the wheel's METADATA."""
+def requirements(full: str) -> list[str]:
+    """Return the lines Requires-Dist of the small wheel, from the METADATA of the full wheel.
+
+    Example:
+        >>> requirements(
+        ...     "Requires-Dist: numpy<2\nRequires-Dist: tqdm\n"
+        ...     'Requires-Dist: redis>=5; extra == "redis"\n'
+        ...     'Requires-Dist: uvicorn; extra == "serving"\n'
+        ... )
+        ['Requires-Dist: numpy<2', 'Requires-Dist: redis>=5; extra == "redis"', 'Requires-Dist: uvicorn']
+    """
+    lines = []
+    for line in full.splitlines():
+        match = re.fullmatch(r"Requires-Dist: ([\w-]+)([^;]*)(?:; extra == [\"'](\w+)[\"'])?", line)
+        if match is None:
+            continue
+        name, versions, extra = match.groups()
+        if extra in OPTIONAL:
+            lines.append(line)
+        elif extra == ALWAYS or (extra is None and name in CORE):
+            lines.append(f"Requires-Dist: {name}{versions}")
+    return lines
+
+
+def metadata(version: str, full: str) -> str:
+    """Return the small wheel's METADATA, from its version and the METADATA of the full wheel."""
     lines = [
         "Metadata-Version: 2.1",
         f"Name: {NAME}",
@@ -68,10 +79,8 @@ def metadata(version: str) -> str:
         "Summary: Serve the models of mindspore_rec without MindSpore.",
         "License: Apache-2.0",
         "Requires-Python: >=3.10,<3.13",
-        "Provides-Extra: grpc",
-        "Provides-Extra: kafka",
-        "Provides-Extra: redis",
-        *(f"Requires-Dist: {each}" for each in REQUIRES),
+        *(f"Provides-Extra: {extra}" for extra in OPTIONAL),
+        *requirements(full),
     ]
     return "\n".join(lines) + "\n"
 
@@ -90,7 +99,9 @@ def make(source: Path) -> Path:
                     small.writestr(entry, whole.read(entry))
                 elif entry.filename.endswith(".dist-info/WHEEL"):
                     small.writestr(f"{info}/WHEEL", whole.read(entry))
-            small.writestr(f"{info}/METADATA", metadata(version))
+                elif entry.filename.endswith(".dist-info/METADATA"):
+                    full = whole.read(entry).decode()
+                    small.writestr(f"{info}/METADATA", metadata(version, full))
     return target
 
 
