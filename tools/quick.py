@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -138,6 +138,28 @@ def changed_files(base: str) -> list[Path]:
     return [Path(name) for name in dict.fromkeys(names) if (ROOT / name).is_file()]
 
 
+def distances_from(starts: Iterable[Path], users: Mapping[Path, set[Path]]) -> dict[Path, int]:
+    """Return the files that use a file of `starts`, with the length of the shortest way to it.
+
+    Args:
+        starts: files at the distance 0.
+        users: maps a file to the files that use it directly.
+
+    Example:
+        >>> a, b, c = Path("a"), Path("b"), Path("c")
+        >>> list(distances_from([a], {a: {b}, b: {a, c}, c: set()}).values())
+        [0, 1, 2]
+    """
+    distances = dict.fromkeys(starts, 0)
+    nearest = list(distances)
+    while nearest:
+        file = nearest.pop(0)
+        for user in users.get(file, set()) - distances.keys():
+            distances[user] = distances[file] + 1
+            nearest.append(user)
+    return distances
+
+
 # ---------------------------------------------------------------- Python: who imports whom
 
 
@@ -197,14 +219,7 @@ class Imports:
         for file in self._names:
             for each in self.of(file):
                 users[each].add(file)
-        distances = {file: 0 for file in changed if file in self._names}
-        nearest = list(distances)
-        while nearest:
-            file = nearest.pop(0)
-            for user in users[file] - distances.keys():
-                distances[user] = distances[file] + 1
-                nearest.append(user)
-        return distances
+        return distances_from((file for file in changed if file in self._names), users)
 
     def _home(self, name: str) -> Path | None:
         name = self._homes.get(name, name)
@@ -435,13 +450,7 @@ def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
                 if home in texts:
                     users[home].add(file)
     tests = {file for file in texts if file.name.endswith("_test.cc")}
-    distances = {file: 0 for file in cpp if file in texts}
-    nearest = list(distances)
-    while nearest:
-        file = nearest.pop(0)
-        for user in users[file] - distances.keys():
-            distances[user] = distances[file] + 1
-            nearest.append(user)
+    distances = distances_from((file for file in cpp if file in texts), users)
     for file in cpp:
         own = CPP_TESTS / file.relative_to(CSRC).parent if CSRC in file.parents else file.parent
         folder = own

@@ -22,8 +22,8 @@ FILES_LEFT_OUT = ("common/strict.py", "common/yaml_text.py")  # YAML files, of c
 # The files of the folder `command` that `python -m mindspore_rec doctor` needs.
 COMMAND_FILES = ("__init__.py", "main.py", "options.py", "remedies.py", "json_file.py")
 NAME = "mindspore_rec_serving"
-# Requirements of the full wheel that the small wheel has too: packages without a condition, an extra
-# that serving always needs, and extras that stay extras.
+# Requirements of the full wheel that the small wheel has too: packages that both always need, an
+# extra whose packages the small wheel always needs, and extras that stay extras.
 CORE = ("numpy", "pandas", "pyarrow", "safetensors")
 ALWAYS = "serving"
 OPTIONAL = ("grpc", "kafka", "redis")
@@ -50,12 +50,13 @@ def requirements(full: str) -> list[str]:
     """Return the lines Requires-Dist of the small wheel, from the METADATA of the full wheel.
 
     Example:
-        >>> requirements(
-        ...     "Requires-Dist: numpy<2\nRequires-Dist: tqdm\n"
-        ...     'Requires-Dist: redis>=5; extra == "redis"\n'
-        ...     'Requires-Dist: uvicorn; extra == "serving"\n'
+        >>> full = (
+        ...     "Requires-Dist: numpy<2\\nRequires-Dist: tqdm\\n"
+        ...     'Requires-Dist: redis>=5; extra == "redis"\\n'
+        ...     'Requires-Dist: uvicorn; extra == "serving"'
         ... )
-        ['Requires-Dist: numpy<2', 'Requires-Dist: redis>=5; extra == "redis"', 'Requires-Dist: uvicorn']
+        >>> requirements(full)[1:]
+        ['Requires-Dist: redis>=5; extra == "redis"', 'Requires-Dist: uvicorn']
     """
     lines = []
     for line in full.splitlines():

@@ -234,7 +234,28 @@ class Number(Feature):
         return numbers
 
 
-class TimePart(Feature):
+class _PartOfTimes(Feature):
+    """Base class of transforms of one part of times."""
+
+    def __init__(
+        self,
+        column: str | int,
+        part: str,
+        unit: str | None = None,
+        format: str | None = None,
+    ) -> None:
+        super().__init__(column)
+        self.part = check_one_of("part", part, PARTS)
+        check_times(unit, format)
+        self.unit = unit
+        self.format = format
+
+    def _parts(self, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        """Return the int64 parts (0 for a missing time), and a mask of the valid times."""
+        return time_parts(seconds_of(self.column, values, self.unit, self.format), self.part)
+
+
+class TimePart(_PartOfTimes):
     """Transform times to keys of a part of the time, such as the hour or the weekday.
 
     Args:
@@ -255,28 +276,13 @@ class TimePart(Feature):
 
     dtype = np.int64
 
-    def __init__(
-        self,
-        column: str | int,
-        part: str,
-        unit: str | None = None,
-        format: str | None = None,
-    ) -> None:
-        super().__init__(column)
-        self.part = check_one_of("part", part, PARTS)
-        check_times(unit, format)
-        self.unit = unit
-        self.format = format
-
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return the keys, int64 ``[B]``."""
-        parts, there = time_parts(
-            seconds_of(self.column, values, self.unit, self.format), self.part
-        )
+        parts, there = self._parts(values)
         return category_keys(f"{self.column}.{self.part}", pa.array(parts, mask=~there))
 
 
-class TimeCycle(Feature):
+class TimeCycle(_PartOfTimes):
     """Transform a part of times, such as the hour, to sine and cosine: 23:59 is next to 0:00.
 
     Args:
@@ -291,24 +297,9 @@ class TimeCycle(Feature):
     dtype = np.float32
     width = 2
 
-    def __init__(
-        self,
-        column: str | int,
-        part: str,
-        unit: str | None = None,
-        format: str | None = None,
-    ) -> None:
-        super().__init__(column)
-        self.part = check_one_of("part", part, PARTS)
-        check_times(unit, format)
-        self.unit = unit
-        self.format = format
-
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return sine and cosine, float32 ``[B, 2]``."""
-        parts, there = time_parts(
-            seconds_of(self.column, values, self.unit, self.format), self.part
-        )
+        parts, there = self._parts(values)
         angle = parts * (2 * np.pi / _PARTS[self.part])
         return (np.stack([np.sin(angle), np.cos(angle)], axis=1) * there[:, None]).astype(
             np.float32

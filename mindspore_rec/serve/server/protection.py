@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from mindspore_rec.serve.protection.access_log import AccessLog
@@ -28,9 +25,7 @@ from mindspore_rec.serve.server.process import Server
 if TYPE_CHECKING:
     from mindspore_rec.serve.server.grpc_front import GrpcServer
 
-__all__ = ["DrainingServer", "Protection"]
-
-_TLS_TICKS = 50  # number of ticks, each a tenth of a second
+__all__ = ["Protection"]
 
 
 class Protection:
@@ -131,7 +126,7 @@ class Protection:
         grpc: GrpcServer | None = None,
         started: Callable[[], object] = lambda: None,
         says: str | None = None,
-    ) -> DrainingServer:
+    ) -> Server:
         """Return a server for an application; `run(sockets=[...])` serves until a signal arrives.
 
         Args:
@@ -139,7 +134,7 @@ class Protection:
             grpc, started, says: see `Server`.
         """
         raise_file_limit(self.bounds.connections)
-        server = DrainingServer(
+        server = Server(
             self.guard(app),
             grpc,
             started,
@@ -218,60 +213,3 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
             "could load or unload a model"
         )
     return RoleTokens(plain, observe, control)
-
-
-class DrainingServer(Server):
-    """Server that stops in several steps after a signal.
-
-    For `drain_seconds` after the first signal, the server reports that it is not ready, but still
-    answers requests. The wait gives load balancers time to send requests to other servers. After
-    `drain_seconds`, the server stops listening, refuses new requests, answers the requests in
-    flight, and ends. A second signal ends the wait of `drain_seconds` early.
-
-    Args:
-        app, grpc, started, says, **options: see `Server`.
-        drain: object that records whether the server is stopping; the HTTP and gRPC servers share
-            it.
-        drain_seconds: seconds in which the stopping server still accepts requests, at least 0.
-        tls: TLS object; the server regularly checks whether the certificate was renewed. Default:
-            none.
-    """
-
-    def __init__(
-        self,
-        app: Any,
-        grpc: GrpcServer | None = None,
-        started: Callable[[], object] = lambda: None,
-        says: str | None = None,
-        *,
-        drain: Drain,
-        drain_seconds: float,
-        tls: Tls | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(app, grpc, started, says, **options)
-        self._drain = drain
-        self._drain_seconds = drain_seconds
-        self._tls = tls
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop."""
-        if self._drain.ready and self._drain_seconds > 0:
-            self._drain.begin()
-            timer = threading.Timer(self._drain_seconds, self._finish)
-            timer.daemon = True
-            timer.start()
-            return
-        if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True  # a further Ctrl-C ends the server without waiting
-        self._finish()
-
-    def _finish(self) -> None:
-        self._drain.refuse()
-        self.should_exit = True
-
-    async def on_tick(self, counter: int) -> bool:
-        """Check every few seconds whether the certificate was renewed."""
-        if self._tls is not None and counter % _TLS_TICKS == 0:
-            self._tls.refresh()
-        return bool(await super().on_tick(counter))
