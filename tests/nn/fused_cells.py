@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +21,14 @@ MODES = (ms.GRAPH_MODE, ms.PYNATIVE_MODE)
 
 def rows_of(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def told(call: Callable[[], Any]) -> list[str]:
+    """Return the warnings of a call that say that it is slower."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [str(each.message) for each in caught if "slower" in str(each.message)]
 
 
 class GraphOf(nn.Cell):

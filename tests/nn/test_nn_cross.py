@@ -12,15 +12,12 @@ import pytest
 from mindspore import Tensor, nn
 
 from mindspore_rec.nn import CrossNet, CrossNetMix, CrossNetV2
+from tests.nn.formulas import close, rows_of
 from tests.support.networks import Gradients
 
 Arrays = list[np.ndarray]
 KINDS: tuple[Any, ...] = (CrossNet, CrossNetV2, CrossNetMix)
 WIDTH = 5
-
-
-def rows_of(rows: int, width: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((rows, width)).astype(np.float32)
 
 
 def formula_v1(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -98,12 +95,6 @@ def made(case: str) -> tuple[nn.Cell, Callable[..., np.ndarray], Arrays]:
 def tolerance(case: str) -> float:
     """MindSpore's own tanh is off by up to 1.6e-5 on CPU; all else keeps to 1e-5."""
     return 5e-5 if case in ("mix", "mix of one") else 1e-5
-
-
-def close(got: Tensor, expected: np.ndarray, atol: float = 1e-5) -> None:
-    assert got.shape == expected.shape
-    scale = max(1.0, float(np.abs(expected).max()))
-    np.testing.assert_allclose(got.asnumpy() / scale, expected / scale, rtol=0, atol=atol)
 
 
 def slopes(function: Callable[..., np.ndarray], arrays: Sequence[np.ndarray], seed: np.ndarray):

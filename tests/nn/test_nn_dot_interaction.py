@@ -14,13 +14,10 @@ from mindspore import Tensor, nn
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel
 from mindspore_rec.nn import DotInteraction
+from tests.nn.formulas import close, rows_of
 from tests.support.networks import GradientsOfInputs
 
 KINDS = [(False, False), (True, False), (False, True), (True, True)]
-
-
-def rows_of(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def explicit_pairs(diagonal: bool, x: np.ndarray, dense: np.ndarray | None = None) -> np.ndarray:
@@ -39,12 +36,6 @@ def explicit_pairs(diagonal: bool, x: np.ndarray, dense: np.ndarray | None = Non
 def inputs_of(rows: int, fields: int, dim: int, dense: bool) -> list[np.ndarray]:
     x = [rows_of(rows, fields, dim, seed=rows)]
     return [*x, rows_of(rows, dim, seed=rows + 1)] if dense else x
-
-
-def close(got: Tensor, expected: np.ndarray) -> None:
-    assert got.shape == expected.shape
-    scale = max(1.0, float(np.abs(expected).max()))
-    np.testing.assert_allclose(got.asnumpy() / scale, expected / scale, rtol=0, atol=1e-5)
 
 
 @settings(max_examples=40)

@@ -13,11 +13,8 @@ from hypothesis import given, settings, strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec.nn import FactorizationMachine
+from tests.nn.formulas import close, rows_of
 from tests.support.networks import GradientsOfInputs
-
-
-def rows_of(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def sum_over_pairs(x: np.ndarray) -> np.ndarray:
@@ -27,12 +24,6 @@ def sum_over_pairs(x: np.ndarray) -> np.ndarray:
     for i, j in combinations(range(x.shape[1]), 2):
         result += x[:, i] * x[:, j]
     return result
-
-
-def close(got: Tensor, expected: np.ndarray) -> None:
-    assert got.shape == expected.shape
-    scale = max(1.0, float(np.abs(expected).max()))
-    np.testing.assert_allclose(got.asnumpy() / scale, expected / scale, rtol=0, atol=1e-5)
 
 
 @settings(max_examples=30)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from typing import Any
 
 import mindspore as ms
@@ -15,7 +14,7 @@ from mindspore import Tensor, mint, nn, ops
 
 from mindspore_rec.nn import MLP, CrossNet, FactorizationMachine, NumberEmbedding, fuse
 from mindspore_rec.nn.fused import FusedLayer
-from tests.nn.fused_cells import MODES, close, rows_of, run
+from tests.nn.fused_cells import MODES, close, rows_of, run, told
 from tests.nn.listed_nets import D, DictionaryNet, F, ListedNet, N, steps_of
 from tests.support.nightly import examples
 
@@ -139,14 +138,6 @@ def test_a_network_as_users_write_it(mode, training, adds):
         close(list(one), list(other), 1e-4)
     layers = [c for _, c in net.cells_and_names() if isinstance(c, FusedLayer)]
     assert len(layers) == 5
-
-
-def told(call: Any) -> list[str]:
-    """Return what a call warns of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        call()
-    return [str(each.message) for each in caught if "slower" in str(each.message)]
 
 
 def watch(net: Any) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from mindspore_rec.nn.fused import FusedLayer
 from mindspore_rec.train.graph.cell_caller import CellCaller
 from mindspore_rec.train.nn.fused.cell import ProgramCell
 from mindspore_rec.train.nn.fused.rounding import GradientRounding, Rounding
-from tests.nn.fused_cells import GraphOf, close, unfuse
+from tests.nn.fused_cells import GraphOf, close, told, unfuse
 
 
 def graph() -> GraphOf:
@@ -80,14 +79,6 @@ def seen_of(net: nn.Cell, x: Tensor) -> list[np.ndarray]:
 def assert_alike(fused: nn.Cell, plain: nn.Cell) -> None:
     x = Tensor(np.random.default_rng(2).standard_normal((9, 6)).astype(np.float32))
     close(seen_of(fused, x), seen_of(plain, x), 1e-4)
-
-
-def told(call: Callable[[], Any]) -> list[str]:
-    """Return what a call warns of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        call()
-    return [str(each.message) for each in caught if "slower" in str(each.message)]
 
 
 @pytest.mark.parametrize("kind", MADE)

@@ -12,10 +12,7 @@ from hypothesis import given, strategies as st
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.nn import MMoE
-
-
-def rows_of(rows: int, width: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((rows, width)).astype(np.float32)
+from tests.nn.formulas import rows_of
 
 
 def layers_of(cell: nn.Cell) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -30,6 +30,7 @@ from mindspore_rec import (
     save_checkpoint,
 )
 from tests.support.networks import LogitOfTwo
+from tests.train.save_epochs import SaveEpochs
 from tests.train.test_train_plateau import Scripted
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -215,16 +216,6 @@ def test_evaluations_within_epochs_beside_those_of_fit(unique: Any) -> None:
     unknown = EarlyStopping("mm")
     with pytest.raises(KeyError, match=r"monitor 'mm' is not among \['eval_loss', 'm'\]"):
         make_model(unique(), {"m": Scripted([1])}).fit(1, data, data, callbacks=unknown)
-
-
-class SaveEpochs(Callback):
-    def __init__(self, model: RecModel, folder: Path) -> None:
-        super().__init__()
-        self._model, self._folder = model, folder
-
-    def on_train_epoch_end(self, run_context: Any) -> None:
-        number = run_context.original_args().cur_epoch_num
-        save_checkpoint(self._model, self._folder / f"epoch_{number}")
 
 
 def two_optimizers(params: Any, rate: float) -> Any:

@@ -30,6 +30,7 @@ from mindspore_rec import (
     save_checkpoint,
 )
 from tests.support.networks import LogitOf
+from tests.train.save_epochs import SaveEpochs
 
 
 class Scripted(Metric):
@@ -61,18 +62,6 @@ def make_model(name: str, values: list[float], optimizer: Any = LazyAdam, **tabl
     net = LogitOf(HashEmbeddingLookup(4, ms.int64, name=name, **table), 8)
     made = optimizer(net.trainable_params(), learning_rate=0.1)
     return RecModel(net, nn.BCEWithLogitsLoss(), made, {"m": Scripted(values)})
-
-
-class SaveEpochs(Callback):
-    """Saves the model at the end of each epoch."""
-
-    def __init__(self, model: RecModel, folder: Path) -> None:
-        super().__init__()
-        self._model, self._folder = model, folder
-
-    def on_train_epoch_end(self, run_context: Any) -> None:
-        number = run_context.original_args().cur_epoch_num
-        save_checkpoint(self._model, self._folder / f"epoch_{number}")
 
 
 def train(model: RecModel, epochs: int, *callbacks: Any) -> Any:
