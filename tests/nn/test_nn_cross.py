@@ -115,7 +115,7 @@ def slopes(function: Callable[..., np.ndarray], arrays: Sequence[np.ndarray], se
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_are_the_formula_s(mode, case):
     cell, formula, weights = made(case)
-    x, seed = rows_of(3, WIDTH), rows_of(3, WIDTH, 1)
+    x, seed = rows_of(3, WIDTH), rows_of(3, WIDTH, seed=1)
     close(cell(Tensor(x)), formula(x.astype(np.float64), *weights), tolerance(case))
     of_inputs, of_weights = Gradients(cell)(Tensor(x), Tensor(seed))
     expected = slopes(formula, [x.astype(np.float64), *weights], seed.astype(np.float64))
@@ -132,7 +132,7 @@ def test_one_compiled_network_takes_batches_of_any_size(graph_mode, case):
     cell.set_inputs(rows)
     gradients.set_inputs(rows, rows)
     for size in (4, 1, 7, 300):
-        x = rows_of(size, WIDTH, size)
+        x = rows_of(size, WIDTH, seed=size)
         close(cell(Tensor(x)), formula(x.astype(np.float64), *weights), tolerance(case))
         (of_x,), _ = gradients(Tensor(x), Tensor(np.ones_like(x)))
         assert of_x.shape == x.shape

@@ -56,7 +56,7 @@ def expected_mixtures(cell: MMoE, x: np.ndarray) -> list[np.ndarray]:
 def test_outputs_are_the_formula(width, experts, hidden, tasks, rows):
     ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
     cell = MMoE(width, experts, hidden, tasks)
-    x = rows_of(rows, width, rows)
+    x = rows_of(rows, width, seed=rows)
     got = cell(Tensor(x))
     assert len(got) == tasks and cell.out_features == hidden[-1]
     for one, expected in zip(got, expected_mixtures(cell, x), strict=True):
@@ -112,7 +112,7 @@ class _Towers(nn.Cell):
 
 def trained(cell: MMoE, steps: int = 150) -> MMoE:
     """The cell after steps on two targets that differ."""
-    x = rows_of(256, 6, 1)
+    x = rows_of(256, 6, seed=1)
     target = np.stack([np.abs(x[:, 0]) + x[:, 1], x[:, 2] * x[:, 3]], 1).astype(np.float32)
     net = _Towers(cell)
     step = nn.TrainOneStepCell(
@@ -149,7 +149,7 @@ def test_experts_start_different_and_learn_different_things(graph_mode):
     moved = cell.first.layers[0].weight.asnumpy().reshape(4, -1) - first
     similar = np.corrcoef(moved)[~np.eye(4, dtype=bool)]
     assert spread(cell) > 1.0 and similar.max() < 0.9
-    gates = cell.gate_weights(Tensor(rows_of(256, 6, 1))).asnumpy()
+    gates = cell.gate_weights(Tensor(rows_of(256, 6, seed=1))).asnumpy()
     # tasks have come to weigh the experts differently, and rows too
     assert np.abs(gates[:, 0] - gates[:, 1]).mean() > 0.05
     assert gates.std(axis=0).max() > 0.05
