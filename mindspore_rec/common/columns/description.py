@@ -19,7 +19,7 @@ from mindspore_rec.common.columns.cross import Cross
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
 from mindspore_rec.common.columns.histories import History, HistoryValues
-from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, Times
+from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, RequiredNumber, Times
 from mindspore_rec.common.columns.lists import Categories, Words
 from mindspore_rec.common.columns.outputs import KeysOutput, Output, RaggedOutput, StackedOutput
 from mindspore_rec.common.columns.quantiles import MixedScale, QuantileBucket, QuantileScale
@@ -147,6 +147,10 @@ def _described(member: FeatureSpec | Feature) -> dict[str, Any]:
         if member.transform is not None:
             fields["transform"] = _described(member.transform)
         return {"feature": fields}
+    if isinstance(member, RequiredNumber):
+        # Programs that read descriptions take no labels or weights, so the description stays as in
+        # earlier versions.
+        member = Number(member.column)
     if isinstance(member, NumbersOfTexts):
         inner = _described(member.transform)
         return {"transform": "NumbersOfTexts", "decimal": member.decimal, "of": inner}

@@ -17,11 +17,12 @@ from mindspore_rec.common.columns.categories import as_categories
 from mindspore_rec.common.columns.hashing import keys_of
 from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.times import check_times, seconds_of
-from mindspore_rec.common.columns.transforms import Feature, Number
+from mindspore_rec.common.columns.transforms import GREATEST, Feature, Number
 
 __all__ = [
     "Label",
     "NumbersOfTexts",
+    "RequiredNumber",
     "Times",
     "as_group_keys",
     "bool_of",
@@ -206,6 +207,46 @@ def _as_numbers(column: str | int, values: pa.Array) -> pa.Array:
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
         raise ValueError(f"label {column!r} must be 0 and 1, or bools, it is {kind}")
     return values.cast(pa.float64(), safe=False)
+
+
+class RequiredNumber(Number):
+    """Use labels or weights that are numbers unchanged, as float32.
+
+    Args:
+        column: numbers or bools.
+        least: smallest legal number. Default: the smallest number of float32.
+
+    Calling `apply` raises a ValueError if a number is missing, NaN, infinite, below `least`, or
+    beyond the range of float32.
+
+    Example:
+        >>> RequiredNumber("weight", least=0).apply(pa.array([0.5, None]), learn=False)
+        Traceback (most recent call last):
+        ...
+        ValueError: column 'weight' must be finite numbers of at least 0, row 1 is None: leave the
+        row out
+    """
+
+    def __init__(self, column: str | int, least: float = -GREATEST) -> None:
+        super().__init__(column)
+        self.least = least
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the numbers, float32 ``[B]``.
+
+        Raises:
+            ValueError: a number is missing or out of range; see the class.
+        """
+        numbers = self._numbers(values)
+        wrong = ~((numbers >= self.least) & (numbers <= GREATEST))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            least = "" if self.least == -GREATEST else f" of at least {self.least:g}"
+            raise ValueError(
+                f"column {self.column!r} must be finite numbers{least}, row {row} is "
+                f"{values[row].as_py()!r}: leave the row out"
+            )
+        return numbers.astype(np.float32)
 
 
 class NumbersOfTexts(Feature):

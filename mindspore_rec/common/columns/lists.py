@@ -154,7 +154,7 @@ def values_of_lists(
 def _split(values: pa.Array, separator: str | None) -> pa.Array:
     if pa.types.is_fixed_size_list(values.type):
         return values.cast(pa.list_(values.type.value_type))
-    if separator is None:
+    if separator is None or pa.types.is_null(values.type):
         return values
     values = decoded(values)
     if not is_text(values.type):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.csv as pacsv
 
 from mindspore_rec.common.data.bad_rows import BadRowCount
 from mindspore_rec.common.data.file_rows import check_names
+from mindspore_rec.common.data.large_numbers import beyond_int64
 from mindspore_rec.common.data.settings import CsvFormat
 from mindspore_rec.common.data.sources import DataFile
 from mindspore_rec.common.data.text_blocks import TextBlocks
@@ -22,6 +24,7 @@ __all__ = ["CsvRows"]
 _HEADER = 64 << 10  # bytes
 _SEPARATORS = ",;\t|"
 _WHOLE = r"^\s*[+-]?\d{1,18}\s*$"
+_DIGITS = r"^\s*[+-]?\d+\s*$"
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
@@ -45,6 +48,11 @@ class CsvRows(TextRows):
         self.header_lines = int(settings.names is None)
         block = self._blocks.first() if types is None else self._blocks.first(_HEADER)
         line = block.partition(b"\n")[0].rstrip(b"\r")
+        if b"\r" in line:
+            raise ValueError(
+                f"{self.name} must end lines with a line feed, and ends them with a carriage return "
+                "alone: convert it, as by tr '\\r' '\\n'"
+            )
         self._separator = settings.separator or _separator(line, file.path)
         if settings.names is None:
             self._names = self._header(line)
@@ -69,7 +77,9 @@ class CsvRows(TextRows):
         if not body.strip(b"\r\n"):
             fields = [self.schema.field(each) for each in wanted]
             return pa.schema(fields).empty_table().select(list(columns))
-        return self._read(body, self._types, wanted).select(list(columns))
+        table = self._read(body, self._types, wanted)
+        self._check_lines(body, table.num_rows)
+        return table.select(list(columns))
 
     def records(self, body: bytes) -> list[bytes]:
         """Return the lines of a block; lines are joined if a quoted value contains line breaks."""
@@ -95,7 +105,9 @@ class CsvRows(TextRows):
             raise ValueError(f"{self.name} must begin with a header, got an empty line")
         options = pacsv.ReadOptions(autogenerate_column_names=True, use_threads=False)
         strings = pacsv.ConvertOptions(
-            column_types={f"f{n}": pa.string() for n in range(line.count(b",") + 1)},
+            column_types={
+                f"f{n}": pa.string() for n in range(line.count(self._separator.encode()) + 1)
+            },
             strings_can_be_null=False,
         )
         try:
@@ -132,6 +144,41 @@ class CsvRows(TextRows):
         table = pacsv.read_csv(source, read, self._parse_options(), convert)
         return table if missing is not None else _with_missing_texts(table)
 
+    def _check_lines(self, body: bytes, rows: int) -> None:
+        """Check that each line is a record, because a block may end at any line break."""
+        if self._settings.newlines_in_values or not self._settings.quote:
+            return
+        lines = body.count(b"\n") + (not body.endswith(b"\n"))
+        if lines > rows:
+            lines -= sum(not line.strip(b"\r") for line in body.split(b"\n")[:lines])
+        if lines == rows and not self._is_open(body[body.rstrip(b"\r\n").rfind(b"\n") + 1 :]):
+            return
+        message = (
+            f"{self.name} has line breaks between quotes: pass "
+            "format=CsvFormat(newlines_in_values=True), or CsvFormat(quote='') if quotes are part "
+            "of the values"
+        )
+        if self._bad.settings.most_share:
+            raise pa.ArrowInvalid(message)  # lines that are no records are bad rows
+        raise ValueError(message)
+
+    def _is_open(self, line: bytes) -> bool:
+        """Return True if a quoted value begins in a line and does not end there."""
+        quote = self._settings.quote.encode()
+        if line.count(quote) % 2 == 0:
+            return False
+        strict = csv.reader(
+            [line.decode("utf-8", "replace")],
+            delimiter=self._separator,
+            quotechar=self._settings.quote,
+            strict=True,
+        )
+        try:
+            list(strict)
+        except csv.Error as error:
+            return "unexpected end of data" in str(error)
+        return False
+
     def _infer(self, block: bytes) -> None:
         _, body = self.without_header(0, block)
         if not body.strip(b"\r\n"):
@@ -155,7 +202,21 @@ class CsvRows(TextRows):
                 kind = _most(table.column(field.name), share) if share else kind
             if pa.types.is_null(kind) or pa.types.is_binary(kind):
                 kind = pa.string()
+            if field.name not in self._settings.types and beyond_int64(table.column(field.name)):
+                kind = self._type_of_large(field.name, body)
             self._types[field.name] = kind
+
+    def _type_of_large(self, name: str, body: bytes) -> pa.DataType:
+        """Return the type of a column of large numbers, which float64 may not tell apart."""
+        types = dict.fromkeys(self._names, pa.string())
+        for kind in (pa.uint64(), pa.string()):
+            try:
+                values = self._read(body, types | {name: kind}, [name]).column(0)
+            except pa.ArrowInvalid:
+                continue
+            if kind == pa.uint64() or pc.all(pc.match_substring_regex(values, _DIGITS)).as_py():
+                return kind
+        return pa.float64()
 
     def _fits(self, line: bytes) -> bool:
         try:

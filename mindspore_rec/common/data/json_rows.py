@@ -10,6 +10,7 @@ import pyarrow.json as pajson
 
 from mindspore_rec.common.data.bad_rows import BadRowCount, good_rows
 from mindspore_rec.common.data.file_rows import check_names
+from mindspore_rec.common.data.large_numbers import beyond_int64
 from mindspore_rec.common.data.settings import JsonLinesFormat
 from mindspore_rec.common.data.sources import DataFile
 from mindspore_rec.common.data.text_blocks import TextBlocks
@@ -52,7 +53,8 @@ class JsonRows(TextRows):
 
     def _inferred(self, block: bytes, known: pa.Schema) -> pa.Schema:
         try:
-            inferred = _read(block, known, "infer").schema
+            table = _read(block, known, "infer")
+            inferred = table.schema
         except (pa.ArrowInvalid, UnicodeDecodeError):
             tables, _ = good_rows(
                 self.records(block), lambda some: _read(b"".join(some), known, "infer"), 1000
@@ -61,11 +63,26 @@ class JsonRows(TextRows):
                 raise ValueError(
                     f"{self.name} has no line with a JSON object in its first block"
                 ) from None
-            inferred = _usual(tables)
+            inferred, table = _usual(tables), None
+        if table is not None:
+            inferred = self._with_large(block, table, known)
         return pa.schema(
             field.with_type(pa.string()) if pa.types.is_null(field.type) else field
             for field in inferred
         )
+
+    def _with_large(self, block: bytes, table: pa.Table, known: pa.Schema) -> pa.Schema:
+        """Return the types of a table; whole numbers from 2**63 on are uint64."""
+        inferred = table.schema
+        for place, field in enumerate(inferred):
+            if field.name in known.names or not beyond_int64(table.column(place)):
+                continue
+            try:
+                _read(block, pa.schema([(field.name, pa.uint64())]), "ignore")
+            except pa.ArrowInvalid:
+                continue
+            inferred = inferred.set(place, field.with_type(pa.uint64()))
+        return inferred
 
     def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
         """Parse text that consists of complete records."""

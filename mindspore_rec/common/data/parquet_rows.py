@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from mindspore_rec.common.data.file_rows import CHUNK_ROWS, POOL, FileRows, Part, check_names
-from mindspore_rec.common.data.sources import DataFile
+from mindspore_rec.common.data.sources import DataFile, is_whole_number
 
 __all__ = ["ParquetRows"]
 
@@ -64,7 +64,7 @@ class ParquetRows(FileRows):
         partition = None
         fields = list(self.schema)
         for name, text in self._file.partition.items():
-            whole = text is not None and _whole(text)
+            whole = text is not None and is_whole_number(text)
             fields.append(pa.field(name, pa.int64() if whole else pa.string()))
             field = pc.field(name)
             value = int(str(text)) if whole else text
@@ -80,10 +80,6 @@ class ParquetRows(FileRows):
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             return None  # the filter itself reports what is wrong with it
         return {each.row_groups[0].id for each in kept}
-
-
-def _whole(text: str) -> bool:
-    return text.lstrip("-").isdigit() and str(int(text)) == text
 
 
 def _line(error: Exception) -> str:

@@ -172,12 +172,21 @@ class Selection:
         assert self.sample is not None
         names = self.labels
         columns = [one_array(table.column(each)) for each in names]
+        of_schema = {each.name: each for each in getattr(self.schema, "labels", ())}
         if self.sample.label is None:
             made: np.ndarray = self.schema.positives_of(
                 pa.RecordBatch.from_arrays(columns, names=names)
             )
             return made
-        positive = positive_rows(names[0], columns[0], None)
+        [name], [values] = names, columns
+        label = of_schema.get(name)
+        positive = positive_rows(name, values, None if label is None else label.positive)
+        wrong = pc.and_not(positive.is_null(), values.is_null(nan_is_null=True))
+        if label is None and pc.any(wrong).as_py():
+            raise ValueError(
+                f"sample: label {name!r} must be 0 or 1, got {values.filter(wrong)[0].as_py()!r}: "
+                "pass a schema, whose LabelColumn names the value that counts as 1"
+            )
         return positive.fill_null(True).to_numpy(zero_copy_only=False)
 
     def _finished(self, table: pa.Table, which: FilePart | None, mask: Any) -> list[pa.RecordBatch]:

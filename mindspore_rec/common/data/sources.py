@@ -13,7 +13,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-__all__ = ["DataFile", "find_files", "is_frame", "local_files", "partition_types"]
+__all__ = [
+    "DataFile",
+    "find_files",
+    "is_frame",
+    "is_whole_number",
+    "local_files",
+    "partition_types",
+]
 
 _FORMATS = {
     "parquet": "parquet",
@@ -287,11 +294,21 @@ def _hive(path: str) -> dict[str, str | None]:
     return partition
 
 
+def is_whole_number(text: str) -> bool:
+    """Return True for the text of an int64 number, such as a partition's value in a path.
+
+    Example:
+        >>> [is_whole_number(text) for text in ("-7", "07", "--1", "a")]
+        [True, False, False, False]
+    """
+    return re.fullmatch(r"-?(0|[1-9][0-9]{0,17})", text) is not None
+
+
 def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
     """Return the types of the partitions: int64 if all values are integers, otherwise string."""
     types: dict[str, pa.DataType] = {}
     for name in files[0].partition if files else ():
         values = [each.partition[name] for each in files if each.partition[name] is not None]
-        whole = all(re.fullmatch(r"-?(0|[1-9]\d{0,17})", str(value)) for value in values)
+        whole = all(is_whole_number(str(value)) for value in values)
         types[name] = pa.int64() if whole and values else pa.string()
     return types

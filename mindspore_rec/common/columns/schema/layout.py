@@ -12,7 +12,7 @@ from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
 from mindspore_rec.common.columns.histories import History, HistoryValues, offsets_name
 from mindspore_rec.common.columns.kept_events import KeptEvents, events_name
-from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, Times
+from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, RequiredNumber, Times
 from mindspore_rec.common.columns.lists import Categories, Words
 from mindspore_rec.common.columns.quantiles import MixedScale, QuantileBucket, QuantileScale
 from mindspore_rec.common.columns.scaling import LogScale, MinMaxScale, StandardScale
@@ -321,7 +321,7 @@ def _kept_events(column: Column, history: History, columns: Sequence[Column]) ->
         if other.kind == "time":
             values.append(None)
         elif other.kind == "number":
-            values.append(_weight(other))
+            values.append(_parsed(other, Number(other.name)))
         else:
             values.append(_keys_of(other, columns)[0][1])
     return KeptEvents(
@@ -395,10 +395,10 @@ def _times(column: Column) -> Times:
 
 
 def _weight(column: Column) -> Feature:
-    return _parsed(column, Number(column.name))
+    return _parsed(column, RequiredNumber(column.name, least=0))
 
 
 def _label(column: Column) -> Feature:
     if column.binary:
         return Label(column.name, column.positive)
-    return _parsed(column, Number(column.name))
+    return _parsed(column, RequiredNumber(column.name))

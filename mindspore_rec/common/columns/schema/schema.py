@@ -312,11 +312,14 @@ class Schema:
 
         Raises:
             TypeError: `rows` is of an unsupported type.
-            ValueError: there is no row, or a column is missing or has values of the wrong type.
+            ValueError: there is no row, or a column is missing, or has an illegal value.
         """
         batch = to_record_batch(rows)
         if not batch.num_rows:
             raise ValueError("rows must have at least one row, from which scales learn")
+        faults = self.faults(batch, batch.schema.names)
+        if faults:
+            raise ValueError(f"rows: {faults[0].sentence()}")
         columns = self._decided(batch)
         with_histories = expanded(columns)
         layout = Layout(with_histories, self.embedding_dim)
