@@ -177,6 +177,68 @@ def test_csv_as_people_write_it(tmp_path):
     assert rows.to_table().to_pydict() == {"n": [7, 8], "t": ["x", None]}
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_names_of_columns_stay_texts(tmp_path, separator):
+    names = ["id", "007", "1.50", "NA", "true"]
+    (tmp_path / "a.csv").write_text(f"{separator.join(names)}\n{separator.join('12345')}\n")
+    assert read(tmp_path / "a.csv").names == names
+
+
+@pytest.mark.parametrize("rows", [10, 300_000])
+def test_line_breaks_between_quotes_are_refused_in_files_of_any_size(tmp_path, rows):
+    path = tmp_path / "a.csv"
+    path.write_text("user,text\n" + "".join(f'u{i},"one\ntwo, 2"\n' for i in range(rows)))
+    with pytest.raises(ValueError, match=r"CsvFormat\(newlines_in_values=True\)"):
+        read(path).to_table()
+    assert read(path, format=CsvFormat(newlines_in_values=True)).to_table().num_rows == rows
+    path.write_text('size,text\n5" nail,a\n\n"say ""x""",b\n')
+    assert read(path).to_table()["size"].to_pylist() == ['5" nail', 'say "x"']
+
+
+@pytest.mark.parametrize("place", [3, 400_000])
+def test_a_single_line_break_between_quotes_is_refused(tmp_path, place):
+    path = tmp_path / "a.csv"
+    lines = [f"user {i:08},some text\n" for i in range(400_001)]
+    start = sum(map(len, lines[:place])) + len("a,b\n")
+    lines[place] = 'user,"first\nsecond"\n'
+    path.write_text("a,b\n" + "".join(lines))
+    with pytest.raises(ValueError, match="newlines_in_values"):
+        read(path).to_table()
+    padding = (4 << 20) - start % (4 << 20) - len('user,"fi')  # the line break ends a block
+    path.write_text("a,b\n" + "x" * (padding - 2) + ",\n" + "".join(lines))
+    with pytest.raises(ValueError, match="newlines_in_values"):
+        read(path).to_table()
+
+
+def test_lines_that_end_with_a_carriage_return_alone(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"user,clicked\rann,1\rbob,0\r")
+    with pytest.raises(ValueError, match="convert the file"):
+        read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_whole_numbers_beyond_int64_stay_apart(tmp_path, ending):
+    users = [2**64 - 1 - i for i in range(40)]
+    frame = pd.DataFrame({"user": np.array(users, np.uint64), "size": [1e300] * 40})
+    path = tmp_path / f"a.{ending}"
+    if ending == "csv":
+        frame["longer"] = [str(10**25 + i) for i in range(40)]
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_json(path, orient="records", lines=True)
+    table = read(path).to_table()
+    assert table["user"].to_pylist() == users
+    assert table["size"].to_pylist() == [1e300] * 40
+    assert ending == "jsonl" or table["longer"].to_pylist() == frame["longer"].tolist()
+
+
+def test_partitions_that_are_almost_numbers(tmp_path):
+    for name in ("--1", "a", "²"):
+        (tmp_path / f"u={name}").mkdir()
+        pq.write_table(pa.table({"a": [1, 2]}), tmp_path / f"u={name}" / "x.parquet")
+    assert len(read(tmp_path).where(pc.field("u") == "²")) == 2
+
+
 def test_columns_in_another_order_and_types_that_fit(tmp_path):
     write_csv(tmp_path / "a.csv")
     write_csv(tmp_path / "b.csv", table=TABLE.select(["label", "x", "text", "id"]))

@@ -104,3 +104,14 @@ def test_a_named_positive_label():
     table = read(frame, schema, sample=Sample(negatives=0.2)).to_table()
     counts = table["click"].to_pandas().value_counts()
     assert counts["yes"] == 250 and 100 < counts["no"] < 200
+    named = read(frame, schema, sample=Sample(negatives=0.2, label="click"))
+    assert named.to_table().equals(table)
+
+
+@pytest.mark.parametrize("labels", [("yes", "no"), (2, 1), (1, -1)])
+def test_a_sample_without_a_schema_refuses_other_labels(labels):
+    frame = frame_of(100)
+    frame["click"] = np.where(frame["click"] == 1, *labels)
+    rows = read(frame, sample=Sample(negatives=0.2, label="click"))
+    with pytest.raises(ValueError, match="sample: label 'click' must be 0 or 1.*pass a schema"):
+        rows.to_table()

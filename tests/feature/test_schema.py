@@ -17,6 +17,7 @@ from mindspore_rec.feature import (
     PADDING_KEY,
     CategoryColumn,
     Column,
+    HistoryColumn,
     IgnoredColumn,
     IntegerColumn,
     Label,
@@ -171,6 +172,52 @@ def test_what_does_not_fit_is_named(
     with pytest.raises(ValueError, match=f"^clicks.csv: .*{words}") as error:
         schema.check({**good, **rows}, "clicks.csv", first_row=10)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), float("inf"), "beyond"])
+@pytest.mark.parametrize("column", ["weight", "price"])
+@pytest.mark.parametrize("decimal", [None, "."])
+def test_labels_and_weights_that_are_missing_never_become_zero(
+    column: str, missing: Any, decimal: str | None
+) -> None:
+    """`read` refuses them too; a feature that is a number may be missing."""
+    schema = Schema(
+        [
+            CategoryColumn("user", values="whole"),
+            NumberColumn("views"),
+            WeightColumn("weight", decimal=decimal),
+            LabelColumn("price", binary=False, decimal=decimal),
+        ]
+    )
+    rows: dict[str, list[Any]] = {"user": [1, 2], "views": [None, 1.0]}
+    rows |= {"weight": [1.0, 2.0], "price": [-5.0, 6.0]}
+    schema.fit(rows)
+    arrays = schema.arrays_of(rows)
+    assert (arrays["label"].tolist(), arrays["weight"].tolist()) == ([[-5], [6]], [[1], [2]])
+    rows[column] = [3.0, 1e300 if missing == "beyond" else missing]
+    if decimal is not None:
+        rows[column] = [None if each is None else str(each) for each in rows[column]]
+    for refuses in (schema.arrays_of, Schema(schema.columns).fit):
+        with pytest.raises(ValueError, match=f"column '{column}' must be .*row 1 is"):
+            refuses(rows)
+    with pytest.raises(ValueError, match=f"column '{column}' must be .*row 1 is"):
+        list(schema.arrow_batches([pa.record_batch(rows)]))
+    schema.arrays_of(rows, with_label=False)
+
+
+def test_texts_that_are_no_whole_numbers_do_not_merge_in_fit() -> None:
+    users = [str(2**63 + i) for i in range(4)]
+    with pytest.raises(ValueError, match="values: whole.*row 0 is '9223372036854775808'"):
+        Schema([CategoryColumn("user", values="whole")]).fit({"user": users})
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_list_that_is_missing_in_all_rows_is_empty(rows: int) -> None:
+    columns = [ListColumn("tags", separator="|"), HistoryColumn("seen", separator="|")]
+    schema = Schema(columns).fit({"tags": ["a|b", "c"], "seen": ["a", None]})
+    arrays = schema.arrays_of({"tags": [None] * rows, "seen": [None] * rows})
+    assert set(arrays["ids"].ravel()) == {PADDING_KEY}
+    assert arrays["seen.offsets"].tolist() == [0] * (rows + 1)
 
 
 def test_faults_name_all_rows() -> None:

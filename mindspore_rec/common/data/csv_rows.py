@@ -50,8 +50,8 @@ class CsvRows(TextRows):
         line = block.partition(b"\n")[0].rstrip(b"\r")
         if b"\r" in line:
             raise ValueError(
-                f"{self.name} must end lines with a line feed, and ends them with a carriage return "
-                "alone: convert it, as by tr '\\r' '\\n'"
+                f"{self.name} must end lines with a line feed, and ends lines with a carriage "
+                "return alone: convert the file, as by tr '\\r' '\\n'"
             )
         self._separator = settings.separator or _separator(line, file.path)
         if settings.names is None:
@@ -149,9 +149,10 @@ class CsvRows(TextRows):
         if self._settings.newlines_in_values or not self._settings.quote:
             return
         lines = body.count(b"\n") + (not body.endswith(b"\n"))
-        if lines > rows:
-            lines -= sum(not line.strip(b"\r") for line in body.split(b"\n")[:lines])
-        if lines == rows and not self._is_open(body[body.rstrip(b"\r\n").rfind(b"\n") + 1 :]):
+        if lines > rows:  # the parser skips blank lines
+            lines = sum(bool(line.strip(b"\r")) for line in body.split(b"\n"))
+        last = body.rstrip(b"\r\n").rpartition(b"\n")[2]
+        if lines <= rows and not self._is_open(last):
             return
         message = (
             f"{self.name} has line breaks between quotes: pass "
