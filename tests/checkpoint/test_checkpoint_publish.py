@@ -167,7 +167,7 @@ def test_a_training_cannot_go_on_from_it(run: Path, tmp_path: Path) -> None:
     with_publisher(run, copy, "int8")
     net = Net()
     model = RecModel(net, nn.MSELoss("sum"), LazyAdam(net.trainable_params()))
-    with pytest.raises(CheckpointError, match="0: it must be the optimizer that was saved"):
+    with pytest.raises(CheckpointError, match="has 0: the optimizer and the order"):
         RecCheckpoint(copy, every_steps=5, data_starts_over=True).restore(model)
     for table in tables_of(net):
         table.close()

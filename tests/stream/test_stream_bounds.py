@@ -23,6 +23,7 @@ from mindspore_rec.stream import (
     JsonFormat,
     MemoryTopic,
     StopWhen,
+    StreamLimits,
     StreamSource,
     TsvFormat,
     pack,
@@ -286,6 +287,20 @@ def test_broken_text_is_a_letter_with_its_reason() -> None:
     assert [batch["s"].to_pylist() for batch in stream] == [["a", "b"]]
     (letter,) = dead.messages()
     assert dict(letter.headers)["reason"] == b"format" and letter.value == b'{"s": "\xff"}'
+
+
+@pytest.mark.parametrize(("turn", "unread"), [(1, ""), (4, "partitions [1, 2] stay unread")])
+def test_partitions_that_wait_for_a_turn_are_named(
+    caplog: pytest.LogCaptureFixture, turn: int, unread: str
+) -> None:
+    topic = MemoryTopic(3)
+    for partition in range(3):
+        for x in range(3):
+            topic.append(f'{{"x": {x}}}'.encode(), partition)
+    limits, stop = StreamLimits(turn_messages=turn), StopWhen(idle_seconds=0.2)
+    stream = StreamSource(topic.client(), JsonFormat(SCHEMA), 9, limits=limits, stop=stop)
+    assert sum(batch.num_rows for batch in stream) == (3 if unread else 9)
+    assert (unread in caplog.text) and ("turn_messages" in caplog.text) == bool(unread)
 
 
 @pytest.mark.parametrize("number", [None, b"-1", b"\xff", b"9" * 30, b"1_0", b" 3", b""])

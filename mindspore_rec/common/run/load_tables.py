@@ -102,8 +102,9 @@ def _check_table(table: HostTable, saved: dict[str, Any], source: Path) -> None:
     width = table.state_width
     if table.has_optimizer and width != saved["state_width"]:
         raise CheckpointError(
-            f"table '{table.name}' has an optimizer with {width} floats of state a row, "
-            f"{source} has {saved['state_width']}: it must be the optimizer that was saved"
+            f"table '{table.name}' has {width} floats of state a row, {source} has "
+            f"{saved['state_width']}: the optimizer and the order of eviction by capacity must be "
+            "as saved"
         )
 
 

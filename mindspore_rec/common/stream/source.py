@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -53,6 +54,8 @@ from mindspore_rec.common.stream.source_checks import (
 from mindspore_rec.common.stream.stop import StopWhen
 from mindspore_rec.common.stream.topic_watch import TopicWatch, check_same_topic, topic_id
 from mindspore_rec.common.stream.worker_states import states_in
+
+logger = logging.getLogger("mindspore_rec")
 
 __all__ = ["StreamSource"]
 
@@ -512,7 +515,23 @@ class StreamSource:
         else:
             self._changed.wait(seconds)
         self.stop_reason = reason
+        if reason:
+            self._warn_of_unread()
         return kind == "cut"
+
+    def _warn_of_unread(self) -> None:
+        """Log a warning if messages stay unread because another partition has the turn."""
+        order = self._order
+        unread = [each for each in order.partitions if each != order.current and order.has(each)]
+        if unread:
+            logger.warning(
+                "messages of partitions %s stay unread, as partition %s has the turn and fewer "
+                "than %d messages: set StreamLimits(turn_messages=), or skip_idle_seconds, which "
+                "skips silent partitions",
+                unread,
+                order.current,
+                order.turn,
+            )
 
     def _drop_pending(self) -> None:
         self._pending, self._rows_pending = [], 0

@@ -20,6 +20,7 @@ namespace msrec {
 namespace {
 
 constexpr uint64_t kMinSegment = uint64_t{32} << 20;
+constexpr uint64_t kMinSlots = 4;
 constexpr uint64_t kMaxSegment = uint64_t{4} << 30;
 
 // A disk reads kMinExtent bytes almost as fast as one block.
@@ -74,16 +75,18 @@ SsdOptions SsdTier::Checked(SsdOptions o) {
 
 // Requires: row_bytes is known.
 SsdOptions SsdTier::Sized(SsdOptions o) {
+  const RecordShape shape(o.row_bytes);
   if (o.segment_bytes == 0) {
     o.segment_bytes = std::min(std::max(o.max_bytes / 256, kMinSegment), kMaxSegment);
     // If max_bytes is small, segments are small, but a segment has room for at least a few large
     // rows.
     if (o.max_bytes != 0) o.segment_bytes = std::min(o.segment_bytes, o.max_bytes / 16);
     o.segment_bytes = std::max<uint64_t>(o.segment_bytes, 16 * o.row_bytes);
+    while (shape.SlotsIn(RoundUp(o.segment_bytes)) < kMinSlots) o.segment_bytes += kBlock;
   }
   o.segment_bytes = RoundUp(o.segment_bytes);
-  const uint64_t slots = RecordShape(o.row_bytes).SlotsIn(o.segment_bytes);
-  RequireOption(slots >= 4 && slots <= kMaxSlots,
+  const uint64_t slots = shape.SlotsIn(o.segment_bytes);
+  RequireOption(slots >= kMinSlots && slots <= kMaxSlots,
                 "segment_bytes must have room for 4 rows and at most 2^32, got " +
                     std::to_string(o.segment_bytes));
   RequireOption(o.max_bytes == 0 || o.max_bytes >= (kSpareForWrite + 4) * o.segment_bytes,

@@ -358,8 +358,8 @@ class Predictor:
             return None
         if self.inputs is None:
             raise ValueError(
-                "inputs must be known where there are features: give inputs=, or builder_inputs to "
-                "RecCheckpoint, or let the network's builder call set_inputs"
+                "inputs must be known if there are features: pass inputs= (--input), or train with "
+                "Publication(builder_inputs=), or let the network's builder call set_inputs"
             )
         return InputMaker(features, self.inputs)
 

@@ -30,6 +30,9 @@ class FTRL(SparseOptimizer):
     divided by the rate. For a learning rate schedule, the optimizer raises an error, as
     `mindspore.nn.FTRL` does. Parameter groups may have different rates.
 
+    If a gradient is NaN, :math:`z` becomes NaN, and the weight becomes 0 and stays 0, as in
+    `mindspore.nn.FTRL`. `RecModel` stops if the loss is NaN.
+
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
             groups.

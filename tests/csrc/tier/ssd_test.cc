@@ -402,6 +402,27 @@ TEST(SsdTier, AMissingSegmentOrManifestIsReported) {
   EXPECT_THROW(SsdTier tier(options), Corruption);
 }
 
+TEST(SsdTier, AnyMaxBytesHoldsRowsOrIsRefusedByItsName) {
+  TestDirectory directory(true);
+  SsdOptions options = SmallOptions(directory.path() + "/tier");
+  options.segment_bytes = 0;
+  for (const size_t row_bytes : {8, 40, 4096, 100'000}) {
+    options.row_bytes = row_bytes;
+    bool refused = true;
+    for (uint64_t bytes = 1000; refused; bytes *= 3) {
+      options.max_bytes = bytes;
+      options.path += "x";
+      try {
+        const SsdTier tier(options);
+        refused = false;
+      } catch (const std::invalid_argument& error) {
+        EXPECT_EQ(std::string(error.what()).rfind("max_bytes must be at least", 0), 0) << bytes;
+      }
+    }
+    EXPECT_LE(options.max_bytes, 1'000'000 + 1000 * row_bytes);
+  }
+}
+
 TEST(SsdTier, OptionsOutOfRangeAreRefused) {
   TestDirectory directory(true);
   const auto refused = [&](auto change) {
