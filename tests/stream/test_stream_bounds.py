@@ -170,6 +170,12 @@ def test_a_body_that_takes_the_end_of_its_message_is_bad(more: int, text: str) -
     assert reason(ArrowFormat(SCHEMA), forged) == f"format: {text}"
 
 
+@pytest.mark.parametrize("size", [-(1 << 31), -40, -1, 1, 4, 7, len(ONE), (1 << 31) - 1])
+def test_metadata_that_is_not_in_its_message_is_bad(size: int) -> None:
+    forged = ONE[:4] + struct.pack("<i", size) + ONE[8:]
+    assert reason(ArrowFormat(SCHEMA), forged) == "format: metadata of Arrow beyond the end"
+
+
 def test_a_bad_message_is_known_wherever_its_piece_of_the_messages_begins() -> None:
     """One large message is decoded at a time: a bad one is told by its place among all."""
     large, bad = packed(zeros(1000)), ONE[:-20]
