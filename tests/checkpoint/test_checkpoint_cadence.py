@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import types
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,6 +20,7 @@ from mindspore.train import Callback
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel, tables_of
 from mindspore_rec.common.run.chain import entries
 from mindspore_rec.train.checkpoint import rec_checkpoint
+from mindspore_rec.train.checkpoint.run_directory import lock
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -148,6 +150,7 @@ def test_any_lives_leave_the_checkpoints_of_a_plain_model(
     batch = np.array([[1], [2]]), np.ones((2, 1), np.float32)
     full, delta = chance.randint(1, 5), chance.choice([None, 1, 2, 3, 7])
     plain = PlainRun(full, delta, chance.randint(1, 3))
+    threads = set(threading.enumerate())
     for _ in range(4):
         checkpoint = RecCheckpoint(
             tmp_path / "run",
@@ -170,5 +173,47 @@ def test_any_lives_leave_the_checkpoints_of_a_plain_model(
         assert [(save.step, save.kind) for save in checkpoint.saves] == plain.written
         saved = [(entry.step, entry.kind) for entry in entries(tmp_path / "run")]
         assert saved == plain.there and checkpoint.failures == 0
+        assert set(threading.enumerate()) <= threads
+        lock(tmp_path / "run").close()  # nobody else has it
+    for table in tables_of(net):
+        table.close()
+
+
+class NoState:
+    """An object whose state cannot be had."""
+
+    def state_dict(self) -> dict[str, Any]:
+        raise ArithmeticError("no state")
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+
+@pytest.mark.parametrize("error", [NotADirectoryError, ArithmeticError])
+def test_a_run_that_cannot_begin_leaves_its_directory_to_others(
+    tmp_path: Path, unique: Callable[[], str], error: type[Exception]
+) -> None:
+    """Also if another process has put a file where a checkpoint should be."""
+    root = tmp_path / "run"
+    root.mkdir()
+    if error is NotADirectoryError:
+        (root / "000000000000.full").touch()
+    threads = set(threading.enumerate())
+    net = nn.SequentialCell(
+        HashEmbeddingLookup(2, ms.int64, name=unique()), nn.Flatten(), nn.Dense(2, 1)
+    )
+    optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
+    model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
+    batch = np.array([[1], [2]]), np.ones((2, 1), np.float32)
+    checkpoint = RecCheckpoint(root, every_steps=1, states={"none": NoState()})
+    with pytest.raises(error) as caught:
+        model.train(1, [batch], [checkpoint], progress=False)
+    lock(root).close()
+    if error is NotADirectoryError:
+        with pytest.raises(error) as of_restore:
+            checkpoint.restore(model)
+        lock(root).close()
+        assert of_restore.traceback  # whose frames are alive, and yet no lock is
+    assert caught.traceback
+    assert set(threading.enumerate()) <= threads
     for table in tables_of(net):
         table.close()
