@@ -378,10 +378,12 @@ def test_arguments(tmp_path, arguments, message):
 )
 def test_bounds_of_a_number(tmp_path: Path, argument: str, high: int, more: dict[str, Any]) -> None:
     for value in (1, high):
-        RecCheckpoint(tmp_path, **{argument: value}, **more)
+        arguments: dict[str, Any] = {**more, argument: value}
+        RecCheckpoint(tmp_path, **arguments)
     for value in (0, high + 1):
+        arguments = {**more, argument: value}
         with pytest.raises(ValueError, match=rf"{argument} must be in \[1, {high}\], got {value}"):
-            RecCheckpoint(tmp_path, **{argument: value}, **more)
+            RecCheckpoint(tmp_path, **arguments)
 
 
 def test_bounds_of_seconds(tmp_path: Path) -> None:
