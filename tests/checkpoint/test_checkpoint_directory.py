@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 import numpy as np
 import pyarrow as pa
@@ -199,3 +200,8 @@ def test_every_file_is_synced_before_the_directory_gets_its_name(tmp_path, monke
     before = beside.name
     assert set(synced[:4]) == {f"{before}/a", f"{before}/network/b", f"{before}/network", before}
     assert synced[3] == before and "." in synced[4:]
+
+
+def test_other_users_of_the_machine_can_read_a_checkpoint(tmp_path):
+    save_checkpoint(nn.Dense(1, 1), tmp_path / "saved")
+    assert stat.S_IMODE((tmp_path / "saved").stat().st_mode) == 0o755

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from mindspore_rec import (
     load_checkpoint,
     tables_of,
 )
-from mindspore_rec.checkpoint import Publication
+from mindspore_rec.checkpoint import Publication, RowChecks
 from mindspore_rec.common.run.chain import entries, newest_chain
 from mindspore_rec.common.run.command import main
 from mindspore_rec.common.run.errors import CheckpointError
@@ -43,6 +44,7 @@ from mindspore_rec.stream import (
     pack,
 )
 from mindspore_rec.train.checkpoint import run_writer
+from tests.support.documented import check_defaults
 from tests.support.native_table import native_of
 from tests.support.networks import LogitBeside
 
@@ -364,6 +366,45 @@ def test_the_command_line(topic, tmp_path, capsys):
 def test_arguments(tmp_path, arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         RecCheckpoint(tmp_path, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("argument", "high", "more"),
+    [
+        ("every_steps", sys.maxsize, {}),
+        ("delta_every_steps", sys.maxsize, {"every_steps": 1}),
+        ("keep", 1 << 20, {"every_steps": 1}),
+    ],
+)
+def test_bounds_of_a_number(tmp_path: Path, argument: str, high: int, more: dict[str, Any]) -> None:
+    for value in (1, high):
+        arguments: dict[str, Any] = {**more, argument: value}
+        RecCheckpoint(tmp_path, **arguments)
+    for value in (0, high + 1):
+        arguments = {**more, argument: value}
+        with pytest.raises(ValueError, match=rf"{argument} must be in \[1, {high}\], got {value}"):
+            RecCheckpoint(tmp_path, **arguments)
+
+
+def test_bounds_of_seconds(tmp_path: Path) -> None:
+    for value in (1e-9, 1e9):
+        RecCheckpoint(tmp_path, every_seconds=value, delta_every_seconds=value)
+        assert RowChecks(scrub_seconds=value).scrub_seconds == value
+    assert RowChecks(scrub_seconds=0).scrub_seconds == 0
+    for value in (0, 1e9 + 1):
+        with pytest.raises(
+            ValueError, match="every_seconds must be above 0 and at most 10{9}, got"
+        ):
+            RecCheckpoint(tmp_path, every_seconds=value)
+    for value in (-1e-9, 1e9 + 1):
+        with pytest.raises(ValueError, match="scrub_seconds must be"):
+            RowChecks(scrub_seconds=value)
+
+
+@pytest.mark.parametrize("make", [RecCheckpoint, RowChecks, Publication])
+def test_defaults_are_those_that_the_docstring_states(tmp_path: Path, make: Any) -> None:
+    is_callback = make is RecCheckpoint
+    check_defaults(make(tmp_path, every_steps=1) if is_callback else make())
 
 
 @pytest.mark.parametrize(

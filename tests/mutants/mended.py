@@ -152,4 +152,30 @@ _CODES = Defect(
     Pytest(names=("tests/feature/test_positive_values.py", "-k", "codes")),
 )
 
-MENDED = [_EXPLAIN, _IDLE, _KEPT, _EQUAL, _PATIENCE, _PASSES, _MAPPED, _MISSING, _LABELS, _CODES]
+_WATERMARK = Defect(
+    33,
+    "The watermark of a stream falls from 0 to an earlier event time.",
+    (
+        Edit(
+            "mindspore_rec/common/stream/progress.py",
+            "before = -math.inf if self.watermark is None else self.watermark",
+            "before = self.watermark or latest",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/stream/test_stream_counts.py", "-k", "progress")),
+)
+
+MENDED = [
+    _EXPLAIN,
+    _IDLE,
+    _KEPT,
+    _EQUAL,
+    _PATIENCE,
+    _PASSES,
+    _MAPPED,
+    _MISSING,
+    _LABELS,
+    _CODES,
+    _WATERMARK,
+]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mindspore_rec import CountAdmission, Eviction, ProbabilityAdmission, SketchAdmission
+from tests.support.documented import check_defaults
 
 NEVER = 1 << 60
 
@@ -40,6 +41,11 @@ def test_bounds_of_a_number(make: Callable[[int], Any], low: int, high: int, arg
     for value in (low - 1, high + 1):
         with pytest.raises(ValueError, match=argument):
             make(value)
+
+
+def test_defaults_are_those_that_the_docstring_states() -> None:
+    check_defaults(SketchAdmission(2), "threshold")
+    check_defaults(Eviction(max_rows=1), "max_rows", "max_idle_steps")  # -1 means None
 
 
 def test_minus_one_is_off() -> None:

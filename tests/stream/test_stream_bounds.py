@@ -14,7 +14,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mindspore_rec.common.stream.arrow_bounds import decoded_bytes
+from mindspore_rec.common.stream.arrow_bounds import (
+    decoded_bytes,
+    may_repeat,
+    written_out_bytes,
+)
 from mindspore_rec.stream import (
     ArrowFormat,
     DataReceiver,
@@ -169,6 +173,68 @@ def test_a_body_that_takes_the_end_of_its_message_is_bad(more: int, text: str) -
     assert ONE.count(struct.pack("<q", body)) == 1
     forged = ONE.replace(struct.pack("<q", body), struct.pack("<q", body + more))
     assert reason(ArrowFormat(SCHEMA), forged) == f"format: {text}"
+
+
+@pytest.mark.parametrize("size", [-(1 << 31), -40, -1, 1, 4, 7, len(ONE), (1 << 31) - 1])
+def test_metadata_that_is_not_in_its_message_is_bad(size: int) -> None:
+    forged = ONE[:4] + struct.pack("<i", size) + ONE[8:]
+    assert reason(ArrowFormat(SCHEMA), forged) == "format: metadata of Arrow beyond the end"
+
+
+def test_a_compression_of_old_is_bad_and_other_notes_are_not() -> None:
+    for name, bad in ((b"ARROW:experimental_compression", True), (b"ARROW:other", False)):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, SCHEMA) as writer:
+            rows = pa.record_batch({"x": [1], "s": ["a"]}, SCHEMA)
+            writer.write_batch(rows, custom_metadata={name: b"zstd"})
+        value = sink.getvalue().to_pybytes()
+        if bad:
+            text = "format: a compression that only Arrow 0.17 has"
+            assert reason(ArrowFormat(SCHEMA), value) == text
+        else:
+            assert ArrowFormat(SCHEMA).decode([value]).counts.tolist() == [1]
+
+
+@settings(derandomize=True)
+@given(st.integers(64, 3000), st.sampled_from([pa.null(), pa.int8(), pa.int64(), pa.bool_()]))
+def test_what_is_told_is_the_least_limit_that_is_taken(rows: int, kind: pa.DataType) -> None:
+    value = pack(pa.table({"x": pa.nulls(rows, kind)}))
+    least = max(decoded_bytes(value, MOST), 4 * rows)  # a row counts for 4 bytes at least
+    assert decoded_bytes(value, least) <= least
+    with pytest.raises(ValueError, match="are taken"):
+        decoded_bytes(value, least - 1)
+
+
+SHORT_TEXTS = st.lists(st.one_of(st.none(), st.text("aé", max_size=9)), max_size=12)
+FLAT = [pa.string(), pa.dictionary(pa.int8(), pa.string()), pa.string_view()]
+
+
+@settings(derandomize=True, max_examples=200)
+@given(
+    SHORT_TEXTS, st.sampled_from(FLAT), st.lists(st.sampled_from(["list", "struct"]), max_size=3)
+)
+def test_texts_are_counted_in_columns_of_any_shape(
+    texts: list[str | None], flat: pa.DataType, around: list[str]
+) -> None:
+    """Texts of a dictionary that is small are counted as if each were the longest."""
+    column = pa.array(texts, pa.string())
+    if pa.types.is_dictionary(flat):
+        column = column.dictionary_encode("encode")
+    else:
+        column = column.cast(flat)
+    for each in around:
+        if each == "list":
+            column = pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column)
+        else:
+            column = pa.StructArray.from_arrays([column], ["y"])
+    assert may_repeat(column.type) == (flat != pa.string())
+    sizes = [len((text or "").encode()) for text in texts]
+    counted = {
+        FLAT[0]: 0,
+        FLAT[1]: max(sizes, default=0) * len(texts),
+        FLAT[2]: sum(sizes),
+    }
+    assert written_out_bytes(column) == counted[flat]
 
 
 def test_a_bad_message_is_known_wherever_its_piece_of_the_messages_begins() -> None:

@@ -1,17 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reader of a topic that is closed has no connection to the broker any more."""
+"""What is closed has no connection to the broker any more, and no thread."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.common.stream.kafka_client import KafkaClient
-from mindspore_rec.stream import ArrowFormat, StreamSource
+from mindspore_rec.common.stream.kafka_writer import KafkaWriter
+from mindspore_rec.stream import (
+    AnnouncementReader,
+    Announcer,
+    ArrowFormat,
+    DataReceiver,
+    DataSender,
+    KafkaSource,
+    StopWhen,
+    StreamSource,
+    pack,
+)
+from tests.stream.test_stream_kafka import write
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -52,3 +68,107 @@ def test_a_closed_stream_has_no_connection(broker: Broker, topic: Callable[..., 
     assert connections(broker.port) > before
     stream.close()
     wait_until(lambda: connections(broker.port) <= before, seconds=60)
+
+
+# ---- whatever was opened, and however it ended
+
+
+def send_and_take_over(address: str, name: str) -> Iterator[Any]:
+    with DataSender(address, dataset_name=name, sender_name="w") as sender:
+        state = sender.state_dict()
+        sender.take_over()
+        sender.send({"x": np.arange(3)})
+        sender.flush()
+        assert sender.last_after(state) == 0
+        yield sender
+
+
+def send_what_is_refused(address: str, name: str) -> Iterator[Any]:
+    sender = DataSender(address, dataset_name=name, sender_name="w")
+    writer = sender._producer
+    assert isinstance(writer, KafkaWriter)
+    sender.take_over()
+    with pytest.raises(RuntimeError, match="larger than the maximum request size"):
+        writer.send(sender.topic, 0, bytes(33 << 20))
+    yield sender
+    with pytest.raises(RuntimeError, match="larger than the maximum request size"):
+        sender.close()
+
+
+def send_to_other_shards(address: str, name: str) -> Iterator[Any]:
+    with DataSender(address, dataset_name=name, num_shards=2) as sender:
+        yield sender
+    with pytest.raises(ValueError, match="num_shards must be 2"):
+        DataSender(address, dataset_name=name, num_shards=3)
+
+
+def read_to_the_end(address: str, name: str) -> Iterator[Any]:
+    write(address, name, [pack(pa.table({"x": [1]})), b"bad", pack(pa.table({"x": [2]}))])
+    source = KafkaSource(
+        address, name, batch_size=1, dead_letters=f"{name}-dead", stop=StopWhen(batches=2)
+    )
+    assert next(source).num_rows == 1
+    yield source
+    assert [batch.num_rows for batch in source] == [1]  # its end closes it
+
+
+def read_a_bad_message(address: str, name: str) -> Iterator[Any]:
+    write(address, name, [b"bad"])
+    with KafkaSource(address, name, batch_size=1) as source:
+        with pytest.raises(ValueError, match="bad"):
+            next(source)
+        yield source
+
+
+def read_by_wrong_arguments(address: str, name: str) -> Iterator[Any]:
+    with KafkaSource(address, name, batch_size=1) as source:
+        yield source
+    with pytest.raises(ValueError, match="batch_size must be"):
+        KafkaSource(address, name, batch_size=0, dead_letters=f"{name}-dead")
+
+
+def receive(address: str, name: str) -> Iterator[Any]:
+    with DataSender(address, dataset_name=name) as sender:
+        sender.send({"x": np.arange(3)})
+    with DataReceiver(address, dataset_name=name, batch_size=2) as receiver:
+        assert next(receiver).num_rows == 2
+        yield receiver
+
+
+def announce(address: str, name: str) -> Iterator[Any]:
+    announcements: list[Any] = []
+    reader = AnnouncementReader(address, name, announcements.append)
+    assert reader.listening.wait(60)
+    announcer = Announcer(address, name)
+    announcer({"step": 1})
+    wait_until(lambda: announcements == [{"step": 1}], seconds=60)
+    yield announcer, reader
+    announcer.close()
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        send_and_take_over,
+        send_what_is_refused,
+        send_to_other_shards,
+        read_to_the_end,
+        read_a_bad_message,
+        read_by_wrong_arguments,
+        receive,
+        announce,
+    ],
+)
+def test_what_is_closed_leaves_no_connection_and_no_thread(
+    use: Callable[[str, str], Iterator[Any]], broker: Broker, topic: Callable[..., str]
+) -> None:
+    """Also if the end is an error, and what only helps has a connection of its own."""
+    name = topic()
+    before, threads = connections(broker.port), set(threading.enumerate())
+    opened = []  # closed, and not only collected
+    for each in use(broker.address, name):
+        opened.append(each)
+        assert connections(broker.port) > before
+    wait_until(lambda: connections(broker.port) <= before, seconds=20)
+    wait_until(lambda: set(threading.enumerate()) <= threads, seconds=20)

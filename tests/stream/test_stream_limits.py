@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,18 +18,23 @@ from mindspore_rec.common.stream.interleave import Sequence
 from mindspore_rec.stream import (
     ArrowFormat,
     DataReceiver,
+    DataSender,
     DeadLetterPolicy,
     DeadLetters,
+    FeatureWorker,
     KafkaSource,
     MemoryTopic,
     StopWhen,
+    StreamingDataset,
     StreamLimits,
     StreamSource,
     pack,
 )
+from tests.support.documented import check_defaults
 from tests.support.processes import ROOT
 
 SCHEMA = pa.schema({"x": pa.int64(), "t": pa.float64()})
+MOST = (1 << 62) - 1
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"turn_messages": 0}, ValueError, "turn_messages must be in [1, "),
@@ -102,6 +108,55 @@ def test_bad_conditions_of_the_end_are_refused(
 ) -> None:
     with pytest.raises(kind, match=re.escape(said)):
         StopWhen(**values)
+
+
+@pytest.mark.parametrize(
+    ("make", "high", "argument"),
+    [
+        (lambda value: StreamLimits(turn_messages=value), MOST, "turn_messages"),
+        (lambda value: StreamLimits(buffer_bytes=value), MOST, "buffer_bytes"),
+        (lambda value: StreamLimits(max_message_bytes=value), 1 << 31, "max_message_bytes"),
+        (lambda value: StopWhen(batches=value), MOST, "batches"),
+        (lambda value: ArrowFormat(max_decoded_bytes=value), 1 << 40, "max_decoded_bytes"),
+        (lambda value: DataReceiver(MemoryTopic(), batch_size=value), MOST, "batch_size"),
+        (lambda value: DataSender(MemoryTopic(), message_rows=value), 1 << 24, "message_rows"),
+        (lambda value: DeadLetterPolicy(dead_share_messages=value), 1 << 30, "dead_share_messages"),
+    ],
+)
+def test_bounds_of_a_number(make: Callable[[int], Any], high: int, argument: str) -> None:
+    low = 10 if argument == "dead_share_messages" else 1
+    for value in (low, high):
+        make(value)
+    for value in (low - 1, high + 1):
+        with pytest.raises(ValueError, match=rf"{argument} must be in \[{low}, {high}\], got"):
+            make(value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        StreamLimits,
+        DeadLetterPolicy,
+        MemoryTopic,
+        DataSender,
+        DataReceiver,
+        StreamSource,
+        FeatureWorker,
+    ],
+)
+def test_defaults_are_those_that_the_docstring_states(make: type, tmp_path: Path) -> None:
+    topic = MemoryTopic()
+    arguments: dict[type, tuple[Any, ...]] = {
+        DataSender: (topic,),
+        DataReceiver: (topic,),
+        StreamSource: (topic.client(), ArrowFormat(), 1),
+        FeatureWorker: (
+            StreamingDataset(StreamSource(topic.client(), ArrowFormat(), 1)),
+            DataSender(topic, sender_name="w"),
+            tmp_path / "state",
+        ),
+    }
+    check_defaults(make(*arguments.get(make, ())))
 
 
 def test_settings_do_not_change() -> None:

@@ -295,6 +295,7 @@ def test_messages_of_version_0_1_are_read(tmp_path: Path) -> None:
 def test_signals_end_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
     raw, channel, state = raw_topic(), MemoryTopic(), tmp_path / "state"
     worker = make(raw, channel, state, 7, stop=None)  # waits for ever for the last rows
+    assert not worker.interrupted
 
     def interrupt() -> None:
         while not any(message.value for message in channel.messages()):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,7 +60,8 @@ class Progress:
         self.rows += batch.num_rows
         if self.event_column is not None:
             latest = float(event_seconds(batch.column(self.event_column)).max())
-            self.watermark = max(latest, self.watermark or latest)
+            before = -math.inf if self.watermark is None else self.watermark
+            self.watermark = max(latest, before)
             self.event_time = int(latest) if latest >= 1 else None
 
     def state_dict(self) -> dict[str, Any]:
