@@ -15,11 +15,12 @@ void MakeAllUnique(Batch* batch) {
   for (int s = 0; s < kNumShards; ++s) batch->MakeUnique(s);
 }
 
+// Every `stride`-th of `ids` is an id.
 template <typename Id>
-void Check(Batch* batch, const std::vector<Id>& ids, const IdFilter& filter) {
-  const IdView view{ids.data(), ids.size(), sizeof(Id) == 8};
+void Check(Batch* batch, const std::vector<Id>& ids, const IdFilter& filter, size_t stride = 1) {
+  const IdView view{ids.data(), ids.size() / stride, sizeof(Id) == 8, stride};
   batch->Partition(view, filter);
-  ASSERT_EQ(batch->n, ids.size());
+  ASSERT_EQ(batch->n, view.size);
   MakeAllUnique(batch);
   std::vector<bool> seen(ids.size());
   std::set<int64_t> distinct;
@@ -30,6 +31,7 @@ void Check(Batch* batch, const std::vector<Id>& ids, const IdFilter& filter) {
     for (size_t i = batch->begin[s]; i < batch->begin[s + 1]; ++i) {
       const uint32_t pos = batch->pos[i];
       ASSERT_LT(pos, ids.size());
+      ASSERT_EQ(pos % stride, 0u);
       ASSERT_FALSE(seen[pos]);
       seen[pos] = true;
       if (i > batch->begin[s]) {
@@ -48,7 +50,7 @@ void Check(Batch* batch, const std::vector<Id>& ids, const IdFilter& filter) {
       ASSERT_TRUE(distinct.insert(batch->key[batch->begin[s] + u]).second);
     }
   }
-  for (size_t i = 0; i < ids.size(); ++i) {
+  for (size_t i = 0; i < ids.size(); i += stride) {
     const int64_t id = ids[i];
     const bool dropped = (filter.has_padding && id == filter.padding_key) ||
                          (filter.bounded() && (id < 0 || id >= filter.vocabulary));
@@ -77,6 +79,9 @@ TEST_P(BatchTest, PartitionsAndMakesUnique) {
       identity.vocabulary = static_cast<int64_t>(distinct);
       identity.identity = true;
       ASSERT_NO_FATAL_FAILURE(Check(&batch, narrow, identity));
+      ASSERT_NO_FATAL_FAILURE(Check(&batch, rng.Keys(3 * n, distinct), padded, 3));
+      narrow.resize(n / 2 * 2);
+      ASSERT_NO_FATAL_FAILURE(Check(&batch, narrow, identity, 2));
     }
   }
 }
