@@ -166,16 +166,26 @@ _WATERMARK = Defect(
     Pytest(names=("tests/stream/test_stream_counts.py", "-k", "progress")),
 )
 
+_PREPARED = Defect(
+    34,
+    "Of a frozen table, a lookup that is prepared takes the slots of one prepared before it.",
+    (
+        Edit(
+            "mindspore_rec/csrc/table/device_cache.cc",
+            "  if (!core_.trainable && prepared_.empty()) rows_.NextStep();\n",
+            "",
+        ),
+        Edit(
+            "mindspore_rec/csrc/table/device_cache.cc",
+            "needed > rows_.slots() && !trained && prepared_.empty()",
+            "needed > rows_.slots() && !trained",
+        ),
+    ),
+    None,
+    GoogleTest(names="TableDevice.*"),
+)
+
 MENDED = [
-    _EXPLAIN,
-    _IDLE,
-    _KEPT,
-    _EQUAL,
-    _PATIENCE,
-    _PASSES,
-    _MAPPED,
-    _MISSING,
-    _LABELS,
-    _CODES,
-    _WATERMARK,
+    *(_EXPLAIN, _IDLE, _KEPT, _EQUAL, _PATIENCE, _PASSES, _MAPPED, _MISSING, _LABELS, _CODES),
+    *(_WATERMARK, _PREPARED),
 ]

@@ -109,9 +109,10 @@ void DeviceCache::RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>
   ForShards(*batch, [&](int s) { batch->MakeUnique(s); });
   batch->made_unique = true;
   size_t needed = rows_.Needed(*batch);
-  if (needed > rows_.slots() && !trained) {
+  if (needed > rows_.slots() && !trained && prepared_.empty()) {
     // Unpin the slots of earlier lookups here. An optimizer step would unpin the slots, but no
-    // optimizer step follows a lookup that does not train.
+    // optimizer step follows a lookup that does not train. The slots of prepared lookups stay
+    // pinned, because their rows are still to be read.
     rows_.NextStep();
     needed = rows_.Needed(*batch);
   }
@@ -226,6 +227,9 @@ RowMoves DeviceCache::Prepare(const IdView& ids, const IdFilter& filter) {
     rows_.moving.reserve(most);
     slots_of_this.emplace(0, std::vector<uint32_t>());
   }
+  // Without training, the first lookup that is prepared begins a step: unpin the slots of the
+  // lookups before it, so that all lookups that are prepared together find room.
+  if (!core_.trainable && prepared_.empty()) rows_.NextStep();
   lookup.ticket = MapToSlots(ids, filter, lookup.slots.data(), &swaps, &held);
   if (rows_.shared()) {
     rows_.Move(swaps);

@@ -63,6 +63,8 @@ class DeviceCache {
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Executes the host's part of a later Lookup in advance. If the host cannot access the cache's
   // memory, the caller must move the rows and call FinishMove before any other call on the table.
+  // If the table is not trained, lookups that are prepared together keep their slots until each has
+  // been completed by Lookup.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Throws if a lookup was prepared but not completed.
   void RequireNonePrepared() const;

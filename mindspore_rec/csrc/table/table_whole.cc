@@ -134,14 +134,17 @@ void Table::Clear() {
     // First do all operations that can fail.
     std::vector<Shard::Empty> empty;
     for (const auto& shard : core_.shards) empty.push_back(shard->Emptied());
+    uint64_t below = 0;
     if (core_.cache != nullptr) {
-      core_.cache->tiers.Clear();
+      below = core_.cache->tiers.Clear();
     } else {
       core_.ReserveChanges({}, true);
     }
     engine_.ForgetStep();
     if (core_.device != nullptr) core_.device->Clear();
-    for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Clear(std::move(empty[s]));
+    for (int s = 0; s < kNumShards; ++s) {
+      core_.shards[s]->Clear(std::move(empty[s]), s == 0 ? below : 0);
+    }
     ++core_.relayouts;
     // Every row of a table with a vocabulary has its initial values again. The stored digest does
     // not match the initial values, so the digest is dropped.

@@ -279,40 +279,95 @@ TEST_P(NarrowKernelsTest, ReadsNoPointerPastEitherEndOfTheRows) {
   }
 }
 
-// Rows of another version or instruction set are rounded by the same numbers: those that rounding.h
-// describes.
-TEST_P(NarrowKernelsTest, StochasticRoundingTakesTheDocumentedNumbers) {
-  const int dim = 40;
-  const size_t n = 100;
-  Rule rule;
-  rule.kind = RuleKind::kSgd;
-  const RowLayout layout = LayoutOf(rule, dim, NumberType::kFloat16, NumberType::kFloat32);
-  Rows rows(layout, n, &rng_);
-  const std::vector<float> ones(dim, 1.0f);
-  for (char* row : rows.rows) {
-    if (row != nullptr) WriteValue(layout, ones.data(), row);
+// The random numbers of a row, as rounding.h describes them.
+class Random {
+ public:
+  Random(uint64_t stream_of_step, int64_t key)
+      : stream_(Mix64(stream_of_step ^ Mix64(static_cast<uint64_t>(key) ^ kRoundingKey))) {}
+
+  uint32_t OfValue(int i) const { return Number(i, 0); }
+  // What rounds element i of state k, in the upper half.
+  uint32_t OfState(int i, int k) const {
+    const uint32_t number = Number(i, (k + 1) / 2);
+    return k % 2 == 1 ? number : number << 16;
   }
-  const auto sums = rng_.Floats(n * dim, -1.0f, 1.0f);
-  StepConstants c = MakeStepConstants(rule, {0.01f, 0.0f, 1.0f, 1});
-  c.rounding = {true, RoundingStream(99, 1)};
-  kernels_->RowsOf(NumberType::kFloat16, NumberType::kFloat32)
-      .step(c, dim, rows.rows.data(), sums.data(), n);
-  for (size_t i = 0; i < n; ++i) {
-    if (rows.rows[i] == nullptr) continue;
-    const auto key = static_cast<uint64_t>(Meta(rows.rows[i])->key);
-    const uint64_t stream = Mix64(c.rounding.stream ^ Mix64(key ^ kRoundingKey));
-    float after[dim];
-    ReadValue(layout, rows.rows[i], after);
-    for (int j = 0; j < dim; ++j) {
-      uint32_t x = static_cast<uint32_t>(stream) + static_cast<uint32_t>(j) * 0x9e3779b9u;
-      x ^= x >> 16;
-      x *= 0x7feb352du;
-      x ^= x >> 15;
-      x += static_cast<uint32_t>(stream >> 32);
-      x *= 0x846ca68bu;
-      x ^= x >> 16;
-      ASSERT_EQ(after[j], FromFloat16(ToFloat16(1.0f - 0.01f * sums[i * dim + j], x))) << j;
-    }
+
+ private:
+  uint32_t Number(int i, int plane) const {
+    uint32_t x = static_cast<uint32_t>(stream_) + static_cast<uint32_t>(i) * 0x9e3779b9u;
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x += static_cast<uint32_t>(stream_ >> 32);
+    x *= 0x846ca68bu;
+    x ^= x >> 16;
+    if (plane == 0) return x;
+    x *= 0x9e3779b1u;
+    return x ^ x >> 15;
+  }
+
+  const uint64_t stream_;
+};
+
+float Round(NumberType type, float x, bool stochastic, uint32_t random) {
+  switch (type) {
+    case NumberType::kBfloat16:
+      return FromBfloat16(stochastic ? ToBfloat16(x, random) : ToBfloat16(x));
+    case NumberType::kFloat16:
+      return FromFloat16(stochastic ? ToFloat16(x, random) : ToFloat16(x));
+    default:
+      return x;
+  }
+}
+
+// A step gives the numbers of rows of four bytes, rounded. Rows of another version or instruction
+// set are rounded by the same random numbers.
+TEST_P(NarrowKernelsTest, StepsAsRowsOfFourBytesThatAreRounded) {
+  constexpr size_t kRows = 3;
+  for (const Rule& rule : EveryRule()) {
+    ForEach([&](NumberType value, NumberType state, int dim) {
+      const RowLayout layout = LayoutOf(rule, dim, value, state);
+      const RowLayout wide = LayoutOf(rule, dim, NumberType::kFloat32, NumberType::kFloat32);
+      const int width = layout.state_width;
+      for (const bool stochastic : {false, true}) {
+        std::vector<char> memory(kRows * layout.stride()), wide_memory(kRows * wide.stride());
+        std::vector<char*> rows, wide_rows;
+        for (size_t i = 0; i < kRows; ++i) {
+          rows.push_back(memory.data() + i * layout.stride());
+          wide_rows.push_back(wide_memory.data() + i * wide.stride());
+          Meta(rows[i])->key = Meta(wide_rows[i])->key = static_cast<int64_t>(rng_.Bits());
+          WriteValue(layout, rng_.Floats(dim).data(), rows[i]);
+          WriteState(layout, rng_.Floats(width, 0.5f, 1.0f).data(), rows[i]);
+          std::vector<float> numbers(dim), states(width);
+          ReadValue(layout, rows[i], numbers.data());
+          ReadState(layout, rows[i], states.data());
+          WriteValue(wide, numbers.data(), wide_rows[i]);
+          WriteState(wide, states.data(), wide_rows[i]);
+        }
+        const auto sums = rng_.Floats(kRows * dim);
+        StepConstants c = MakeStepConstants(rule, {0.05f, 0.5f, 0.5f, 1});
+        c.rounding = {stochastic, RoundingStream(99, 1)};
+        kernels_->RowsOf(value, state).step(c, dim, rows.data(), sums.data(), kRows);
+        base_->RowsOf(NumberType::kFloat32, NumberType::kFloat32)
+            .step(c, dim, wide_rows.data(), sums.data(), kRows);
+        for (size_t i = 0; i < kRows; ++i) {
+          const Random random(c.rounding.stream, Meta(rows[i])->key);
+          std::vector<float> after(dim + width), expected(dim + width);
+          ReadValue(layout, rows[i], after.data());
+          ReadState(layout, rows[i], after.data() + dim);
+          ReadValue(wide, wide_rows[i], expected.data());
+          ReadState(wide, wide_rows[i], expected.data() + dim);
+          for (int j = 0; j < dim + width; ++j) {
+            const bool in_value = j < dim;
+            const int element = j % dim;
+            const uint32_t number =
+                in_value ? random.OfValue(element) : random.OfState(element, (j - dim) / dim);
+            ASSERT_EQ(after[j], Round(in_value ? value : state, expected[j], stochastic, number))
+                << static_cast<int>(rule.kind) << NameOf(value) << NameOf(state) << dim << ' ' << j;
+          }
+        }
+      }
+    });
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <set>
 
 #include "map_tier.h"
 #include "rules.h"
@@ -376,6 +377,95 @@ TEST(TableDevice, ALookupWithAnotherFilterIsNotThePreparedOne) {
     }
   }
   EXPECT_NE(slots_of(nullptr, one), slots_of(nullptr, two));
+}
+
+// Lookups of one step that fit into the cache together. If the table is trained, or if they were
+// prepared together, each finds its rows in its slots until the last of them is read.
+void ReadTogether(bool trainable, bool lfu, bool tiered) {
+  constexpr size_t kSlots = 20;
+  Rng rng(21);
+  Kind kind{RuleKind::kAdam};
+  kind.slots = kSlots;
+  kind.lfu = lfu;
+  kind.host_rows = tiered ? 30 : 0;
+  Subject subject(kind, true), plain(kind, false);
+  const auto values = rng.Floats(60 * kDim);
+  for (Table* table : {subject.table.get(), plain.table.get()}) {
+    for (int64_t first = 0; first < 60; first += 20) {
+      table->Put(View(Range(first, first + 20)), values.data() + first * kDim, 20);
+    }
+    table->SetTrainable(trainable);
+  }
+  TableDevice& device = subject.table->device();
+  for (int64_t step = 1; step <= 200; ++step) {
+    std::vector<std::vector<int64_t>> lookups;
+    std::set<int64_t> distinct;
+    size_t slots_left = rng.OneIn(2) ? kSlots : 1 + rng.Below(kSlots);
+    while (slots_left > 0) {
+      lookups.emplace_back();
+      for (size_t n = 1 + rng.Below(slots_left); n > 0;) {
+        lookups.back().push_back(static_cast<int64_t>(rng.Below(60)));
+        // Without training, a row that is only below gets a slot in each lookup.
+        const bool needs_slot = distinct.insert(lookups.back().back()).second;
+        if (!needs_slot && (trainable || !tiered)) continue;
+        --slots_left;
+        --n;
+      }
+    }
+    const bool prepared = !trainable || rng.OneIn(2);
+    for (const auto& ids : lookups) {
+      if (prepared) device.Prepare(View(ids), {});
+    }
+    std::vector<std::vector<int32_t>> slots;
+    for (const auto& ids : lookups) {
+      slots.emplace_back(ids.size());
+      device.LookupSlots(View(ids), {}, nullptr, slots.back().data());
+    }
+    for (size_t l = 0; l < lookups.size(); ++l) {
+      std::vector<float> expected(lookups[l].size() * kDim), out;
+      plain.table->LookupEval(View(lookups[l]), {}, expected.data());
+      for (const int32_t slot : slots[l]) {
+        const float* value = subject.values.data() + slot * kDim;
+        out.insert(out.end(), value, value + kDim);
+      }
+      ASSERT_TRUE(SameBits(out, expected)) << "step " << step << ", lookup " << l;
+    }
+    if (trainable) subject.table->Step({0.1f, 0.0f, 1.0f, step, 0});
+  }
+}
+
+TEST(TableDevice, LookupsThatFitTogetherKeepTheirSlotsUntilTheyAreRead) {
+  for (const bool trainable : {true, false}) {
+    for (const bool lfu : {false, true}) {
+      for (const bool tiered : {false, true}) {
+        SCOPED_TRACE(std::string(trainable ? "trainable " : "") + (lfu ? "lfu " : "") +
+                     (tiered ? "tiered" : ""));
+        ASSERT_NO_FATAL_FAILURE(ReadTogether(trainable, lfu, tiered));
+      }
+    }
+  }
+}
+
+// Lookups without training leave the slots of other lookups of the step alone.
+TEST(TableDevice, AFullCacheHasNoRoomForFurtherKeysOfTheStep) {
+  Kind kind{RuleKind::kAdam};
+  kind.slots = 10;
+  Subject subject(kind, true);
+  std::vector<int32_t> slots(10);
+  TableDevice& device = subject.table->device();
+  const auto look_up = [&](int64_t first, int64_t last) {
+    device.LookupSlots(View(Range(first, last)), {}, nullptr, slots.data());
+  };
+  look_up(0, 9);
+  subject.table->SetTrainable(false);
+  subject.table->Put(View({9}), std::vector<float>(kDim).data(), 1);
+  look_up(9, 10);
+  subject.table->SetTrainable(true);
+  EXPECT_THROW(look_up(10, 11), std::invalid_argument);
+  subject.table->SetTrainable(false);
+  device.Prepare(View(Range(0, 6)), {});
+  EXPECT_THROW(device.Prepare(View(Range(5, 11)), {}), std::invalid_argument);
+  device.Prepare(View(Range(5, 10)), {});
 }
 
 TEST(TableDevice, ALookupPreparedForNoStepIsAnError) {

@@ -681,6 +681,74 @@ TEST(FaultsOfEachAllocation, AreOverInTime) {
   EXPECT_TRUE(each);
 }
 
+// Whatever allocation of a call fails, the digest that is kept then is that of the rows, or there
+// is none.
+TEST(FaultsOfDigests, ADigestIsRightOrIsNotKept) {
+  const Threads threads(1);
+  TableConfig config = NormalConfig("digests", 2);
+  const auto more = Range(30, 70);
+  const std::vector<float> values(2 * more.size(), 0.5f);
+  uint64_t mark = 0;
+  const std::vector<std::pair<const char*, std::function<void(Table*)>>> calls = {
+      {"mark", [](Table* table) { table->changes().Mark(); }},
+      {"delta", [&](Table* table) { table->changes().ExportSince(mark, true); }},
+      {"digest", [](Table* table) { table->changes().KeptDigest(); }},
+      {"put", [&](Table* table) { table->Put(View(more), values.data(), more.size()); }},
+      {"erase", [&](Table* table) { table->Erase(View(more)); }},
+      {"evict", [](Table* table) { table->eviction().Evict(true); }},
+      {"clear", [](Table* table) { table->Clear(); }},
+      {"keep", [](Table* table) { table->changes().KeepDigest(); }},
+      {"step", [](Table* table) { table->Step({0.1f, 0.0f, 1.0f, 4, 0}); }}};
+  size_t dropped = 0;
+  for (const bool tiered : {false, true}) {
+    for (const int64_t idle : {-1, 2}) {
+      for (const auto& [name, call] : calls) {
+        bool failed = true;
+        for (size_t nth = 1; failed; ++nth) {
+          SCOPED_TRACE(std::string(name) + ", allocation " + std::to_string(nth) +
+                       (tiered ? ", tiered" : "") + (idle > 0 ? ", by age" : ""));
+          config.eviction.max_idle_steps = idle;
+          Table table(config);
+          if (tiered) {
+            CacheSettings settings;
+            settings.host_rows = 200;
+            settings.levels.push_back(
+                {"ssd", [](size_t bytes, int) { return std::make_shared<MapTier>(bytes); }, -1});
+            table.tiers().SetCache(settings);
+          }
+          table.BindOptimizer(RuleOf(RuleKind::kAdagrad));
+          mark = table.changes().Mark();
+          table.changes().KeepDigest();
+          for (int64_t step = 1; step <= 3; ++step) {
+            const auto ids = Range(10 * step, 10 * step + 20);
+            std::vector<float> out(2 * ids.size());
+            const int64_t ticket = table.LookupTrain(View(ids), {}, out.data());
+            table.Accumulate(ticket, values.data(), ids.size());
+            if (step < 3) table.Step({0.1f, 0.0f, 1.0f, step, 0});
+          }
+          try {
+            const AllocationFaults faults = AllocationFaults::Nth(nth);
+            call(&table);
+          } catch (const OutOfMemory&) {
+          }
+          failed = AllocationFaults::happened();
+          table.changes().Mark();  // no call compares its rows with digests from now on
+          const std::optional<uint64_t> kept = table.changes().KeptDigest();
+          dropped += failed && !kept.has_value();
+          if (!kept.has_value()) continue;
+          uint64_t sum = 0;
+          table.Digests([&](const int64_t*, const uint64_t* digests, size_t n) {
+            sum = std::accumulate(digests, digests + n, sum);
+          });
+          ASSERT_EQ(*kept, sum);
+          ASSERT_TRUE(table.changes().DamagedRows(0, 1).empty());
+        }
+      }
+    }
+  }
+  EXPECT_GT(dropped, 0u);
+}
+
 // Rows are quantised in parts of 2^18 keys. If memory runs out, the message says which rows are
 // set.
 TEST(FaultsOfQuantisedRows, AreSaidByTheMessage) {

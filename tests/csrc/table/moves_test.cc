@@ -30,9 +30,10 @@ TEST(TableDeviceMoves, RowsOfAnotherSizeAreRefusedAndNothingIsTakenOver) {
   const IdView view{ids.data(), ids.size(), true};
   ASSERT_EQ(table.device().Prepare(view, {}).in_slots.size(), ids.size());
   std::vector<int32_t> slots(ids.size());
-  table.device().ReportGradient(table.device().LookupSlots(view, {}, nullptr, slots.data()));
   StepInput input;
   input.step = 1;
+  EXPECT_THROW(table.device().BeginStep(input), std::runtime_error) << "the lookup is to come";
+  table.device().ReportGradient(table.device().LookupSlots(view, {}, nullptr, slots.data()));
   table.device().BeginStep(input);
   table.device().FinishStep();
   // Until the move is finished, the table has old values of the rows, which it does not give.

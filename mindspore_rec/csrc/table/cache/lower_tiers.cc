@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 namespace msrec {
 
@@ -147,7 +148,7 @@ void LowerTiers::Flush() {
   DrainStale();  // so that the next run does not find rows that this run has left behind
 }
 
-void LowerTiers::Clear() {
+uint64_t LowerTiers::Clear() {
   std::vector<int64_t> keys;
   Queue();
   if (upper_.recording()) {
@@ -161,7 +162,7 @@ void LowerTiers::Clear() {
   RestartSweep();
   scrub_.Restart();
   fetches_.CancelAll();
-  rows_ = 0;
+  return static_cast<uint64_t>(std::exchange(rows_, 0));
 }
 
 // ---------------------------------------------------------------- another layout

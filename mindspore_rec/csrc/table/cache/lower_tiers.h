@@ -88,8 +88,9 @@ class LowerTiers {
   // Write every row to the tiers, including the rows in host memory. After Flush, a tier that
   // promises durability keeps the rows even if the process is killed (kill -9).
   void Flush();
-  // Erase every row. If Clear throws, no row has been erased.
-  void Clear();
+  // Erase every row; return the number of rows that were in a lower tier only. If Clear throws, no
+  // row has been erased.
+  uint64_t Clear();
 
   // ---- a new layout of rows, in tiers of a new generation
 

@@ -157,13 +157,14 @@ class Shard {
   // of changes().Reserve(size()), because otherwise Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
   // Emptied() allocates memory that the caller then passes to Clear(). Throws std::bad_alloc.
-  // Clear() drops all rows and records each row as deleted.
+  // Clear() drops all rows and records each row as deleted. `below` is added to the number of rows
+  // that were erased.
   struct Empty {
     std::unique_ptr<SlabStore> rows;
     std::unique_ptr<Index> index, candidates;
   };
   Empty Emptied();
-  void Clear(Empty empty);
+  void Clear(Empty empty, uint64_t below);
 
   // ---- with lower tiers (shard_tiers.cc)
 

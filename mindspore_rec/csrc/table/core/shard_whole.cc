@@ -89,7 +89,7 @@ Shard::Empty Shard::Emptied() {
   return empty;
 }
 
-void Shard::Clear(Empty empty) {
+void Shard::Clear(Empty empty, uint64_t below) {
   for (uint32_t id = 0; changes_.enabled() && id < store_.end(); ++id) {
     if (context_->identity()) {
       changes_.Deleted(static_cast<int64_t>(id) * kNumShards + number_);
@@ -97,7 +97,7 @@ void Shard::Clear(Empty empty) {
       changes_.Deleted(Meta(store_.Row(id))->key);
     }
   }
-  stats_.erased += size();
+  stats_.erased += size() + below;
   store_.Swap(empty.rows.get());
   index_ = std::move(empty.index);
   candidates_.Clear(std::move(empty.candidates));

@@ -643,6 +643,51 @@ TEST(TableTiers, ScrubbingLooksAtAllRowsAFewAtATime) {
   }
 }
 
+TEST(TableTiers, ARefusedCacheNamesWhatIsWrong) {
+  const OpenTier open = [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); };
+  for (const int64_t rows : {-1, 0, 1, 9}) {
+    for (const int64_t bytes : {-1, 0, 1, 9}) {
+      CacheSettings settings = Cache(rows, open);
+      settings.host_bytes = bytes;
+      const bool one = (rows < 0) != (bytes < 0);
+      const std::string expected = !one ? "needs one of host_rows and host_bytes"
+                                   : rows == 0 || bytes == 0
+                                       ? "host_rows and host_bytes must be >= 1"
+                                       : "";
+      Table table(Config());
+      std::string message;
+      try {
+        table.tiers().SetCache(std::move(settings));
+      } catch (const std::invalid_argument& error) {
+        message = error.what();
+      }
+      EXPECT_EQ(message.empty(), expected.empty()) << message << rows << ' ' << bytes;
+      EXPECT_NE(message.find(expected), std::string::npos) << message << rows << ' ' << bytes;
+    }
+  }
+}
+
+// Rows of the tier are older than those of host memory, so they go first, wherever the sweep over
+// the tier was when the step began.
+TEST(TableTiers, RowsOverTheCapacityGoFromTheTierFirst) {
+  constexpr int64_t kHost = 20, kMost = 60;
+  TableConfig config = Config();
+  config.eviction.max_rows = kMost;
+  Table table(config);
+  table.tiers().SetCache(
+      Cache(kHost, [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); }));
+  Start(&table);
+  int64_t step = 0;
+  for (int64_t next = 5; next < 400; next += 5) {
+    TrainOne(&table, Range(next - 5, next), ++step);
+    ASSERT_EQ(table.Size(), static_cast<size_t>(std::min(next, kMost)));
+    const auto newest = Range(std::max<int64_t>(next - kHost, 0), next);
+    const std::unique_ptr<bool[]> present(new bool[kHost]);
+    table.Contains(View(newest), present.get());
+    for (size_t i = 0; i < newest.size(); ++i) ASSERT_TRUE(present[i]) << newest[i] << ' ' << next;
+  }
+}
+
 // Two lookups of one step need room together.
 TEST(TableTiers, TheLookupsOfOneStepStayTogether) {
   TestDirectory directory(true);
