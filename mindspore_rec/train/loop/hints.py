@@ -27,6 +27,7 @@ __all__ = [
     "hint_undefined",
     "hint_untrained",
     "hint_vocabulary",
+    "warn_interrupted",
 ]
 
 logger = logging.getLogger("mindspore_rec")
@@ -42,8 +43,19 @@ def _hint(what: str, text: str) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=_caller())
 
 
+def warn_interrupted(steps: int) -> None:
+    """Warn that a signal has ended the training, and that the program goes on."""
+    warnings.warn(
+        f"Ctrl-C or SIGTERM ended the training after step {steps}, before its end, and the program "
+        "goes on. To end the program too, check the result of train or fit before the model is "
+        "saved or used: if summary.interrupted: raise KeyboardInterrupt",
+        RuntimeWarning,
+        stacklevel=_caller(),
+    )
+
+
 def _caller() -> int:
-    """Return the `stacklevel` with which `_hint` reports the first caller outside this package."""
+    """Return the `stacklevel` of a warning that names the first caller outside this package."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame):
         depth, frame = depth + 1, frame.f_back

@@ -31,13 +31,14 @@ from mindspore_rec.train.callbacks.validation import (
 )
 from mindspore_rec.train.checkpoint.directory import save_checkpoint
 from mindspore_rec.train.checkpoint.publication import Publication
+from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.data.finite_batches import check_inputs
 from mindspore_rec.train.data.given_data import check_read_again, no_batch
 from mindspore_rec.train.graph.cell_caller import CellCaller
 from mindspore_rec.train.graph.tensors import as_tensors, row_count
 from mindspore_rec.train.loop.amp_level import apply_amp_level
 from mindspore_rec.train.loop.cells import EvalCell, LossCell
-from mindspore_rec.train.loop.hints import hint_mode, hint_sink_mode
+from mindspore_rec.train.loop.hints import hint_mode, hint_sink_mode, warn_interrupted
 from mindspore_rec.train.loop.id_columns import PrefetchIds
 from mindspore_rec.train.loop.loop import TrainLoop
 from mindspore_rec.train.loop.model_evaluation import ModelEvaluation, check_learns_nothing
@@ -80,8 +81,10 @@ class RecModel(ModelEvaluation):
     * Training updates the tables; evaluation and prediction never change the tables. Before the
       first step, the model checks that the optimizer updates every table that is not frozen.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
-    * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
-      returns. A second Ctrl-C aborts the training.
+    * After Ctrl-C or SIGTERM, training finishes the current step, runs the callbacks'
+      `on_train_end` and returns, so that the program can save its state. The summary's
+      `interrupted` is True, and the program must check it before it goes on. `train` and `fit` warn
+      if there is no `RecCheckpoint`. A second Ctrl-C aborts the training.
     * Each call of the network takes the lock `mindspore_rec.graph.graph_lock`, so several threads
       may predict while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
@@ -336,7 +339,11 @@ class RecModel(ModelEvaluation):
         def work(loop: TrainLoop) -> None:
             loop.run_passes(source, epochs, epoch_steps, initial_epoch)
 
-        return self._run(run, callbacks, max_steps, progress, stop_on_nan, work)
+        summary = self._run(run, callbacks, max_steps, progress, stop_on_nan, work)
+        if summary.interrupted and group.rank == 0:
+            if not any(isinstance(each, RecCheckpoint) for each in run.list_callback):
+                warn_interrupted(summary.steps)
+        return summary
 
     @takes_prefetch_ids
     @takes_old(
