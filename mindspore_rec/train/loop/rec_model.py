@@ -29,7 +29,7 @@ from mindspore_rec.train.callbacks.validation import (
     check_frequency,
     count_evaluations,
 )
-from mindspore_rec.train.checkpoint.directory import save_checkpoint
+from mindspore_rec.train.checkpoint.directory import write_model
 from mindspore_rec.train.checkpoint.publication import Publication
 from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.data.finite_batches import check_inputs
@@ -62,7 +62,9 @@ from mindspore_rec.train.workers.worker_parameters import share_parameters
 from mindspore_rec.train.workers.worker_random import draw_apart
 from mindspore_rec.train.workers.worker_state import WorkerState
 
-__all__ = ["RecModel"]
+__all__ = ["METRICS", "RecModel"]
+
+METRICS = "metrics"  # name of the entry with the metrics' names in the states of a saved model
 
 _LEARNING_RATE = 0.002  # learning rate of the default optimizer
 
@@ -197,6 +199,7 @@ class RecModel(ModelEvaluation):
         apply_amp_level(network, amp_level)
         schema = schema_of(network)
         self._rows = None
+        self._chosen_metrics: list[str] | None = None  # names, which `save` records
         if schema is not None:
             own_metrics = not isinstance(metrics, (str, list, tuple, set, NoneType))
             self._rows = SchemaTraining(network, schema, loss_fn is not None, own_metrics)
@@ -208,7 +211,9 @@ class RecModel(ModelEvaluation):
             if isinstance(metrics, str):
                 metrics = [metrics]
             if metrics is None or isinstance(metrics, (list, tuple, set)):
-                metrics = metrics_of(None if metrics is None else list(metrics), schema)
+                if metrics is not None:
+                    self._chosen_metrics = [str(each) for each in metrics]
+                metrics = metrics_of(self._chosen_metrics, schema)
         super().__init__(
             network,
             loss_fn,
@@ -846,7 +851,7 @@ class RecModel(ModelEvaluation):
         return {} if self._rows is None else {"features": self._rows.schema}
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the model: schema, network, tables, and the optimizer's state.
+        """Save the model: schema, network, tables, the optimizer's state, and the metrics' names.
 
         `mindspore_rec.load` loads the model, and `mindspore_rec.serving` serves the model to
         requests with raw columns.
@@ -865,10 +870,8 @@ class RecModel(ModelEvaluation):
                 "the network must be made from a schema to be saved with its description: "
                 "save_checkpoint saves the values of other networks"
             )
-        publication = self.publication
-        save_checkpoint(
-            self, path, overwrite=overwrite, states=self.states, publication=publication
-        )
+        further = {} if self._chosen_metrics is None else {METRICS: self._chosen_metrics}
+        write_model(self, path, overwrite, self.states, self.publication, further)
 
     # ---- what Model has and no network with tables needs
 
