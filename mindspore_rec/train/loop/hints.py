@@ -103,7 +103,7 @@ def hint_sink_mode(dataset_sink_mode: bool | None) -> None:
 
 
 def hint_undefined(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Warn about a metric that is NaN because of the labels of the data.
+    """Warn about a metric that is NaN because of the labels or the weights of the data.
 
     Args:
         metrics: dict from names to metric objects of an evaluation.
@@ -112,11 +112,14 @@ def hint_undefined(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> Non
     for name, metric in metrics.items():
         value = values.get(name)
         if isinstance(metric, BinaryMetric) and isinstance(value, float) and math.isnan(value):
+            reason = metric.undefined_if
+            remedy = "choose rows of both classes, such as the last days or a random tenth"
+            if metric.weightless:
+                reason, remedy = "all weights are 0", "choose rows with weights above 0"
             _hint(
                 f"undefined {name}",
-                f"metric '{name}' is NaN, because {metric.undefined_if} in the {metric.rows} rows "
-                "of valid_dataset: choose rows of both classes, such as the last days or a random "
-                "tenth",
+                f"metric '{name}' is NaN, because {reason} in the {metric.rows} rows of "
+                f"valid_dataset: {remedy}",
             )
 
 
