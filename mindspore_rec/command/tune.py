@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> Result:
     if options.epochs is not None:
         places = {**places, "train.epochs": options.epochs}
     folder.best_settings.write_text(with_places(options.yaml, places), encoding="utf-8")
-    # The first trial that ended has the values of the YAML file. No trial before it was pruned.
+    # The first trial that ended has the values of the YAML file, and is never pruned.
     first = study.get_trials(deepcopy=False, states=finished)[0].value
     print(
         f"Best of {options.trials} trials: validation {_METRIC} {best.value:.5f}; the first, with "
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> Result:
 def _check_study(study: Any, options: argparse.Namespace, parts: Parts) -> None:
     """Check that the settings and the rows are those with which the search began.
 
-    A search of an earlier version has no record of them, so this call's settings are recorded.
+    A search of an earlier version has no such record, so this call records settings and rows.
 
     Raises:
         ValueError: a setting or the rows differ.
@@ -106,7 +106,7 @@ def _check_study(study: Any, options: argparse.Namespace, parts: Parts) -> None:
     settings, rows = with_places(options.yaml, epochs), _digest(parts)
     check_unchanged(study.user_attrs.get(_SETTINGS, settings), settings, SEARCHED, remedy)
     if study.user_attrs.get(_ROWS, rows) != rows:
-        raise ValueError(f"the rows of {options.yaml} differ from those of the search: {remedy}")
+        raise ValueError(f"the rows of {options.yaml} differ from the rows of the search: {remedy}")
     if _SETTINGS not in study.user_attrs:
         study.set_user_attr(_SETTINGS, settings)
         study.set_user_attr(_ROWS, rows)
@@ -116,7 +116,7 @@ def _digest(parts: Parts) -> str:
     """Return a digest of the number of training and validation rows, and of the first rows."""
     digest = hashlib.sha256()
     for rows in (parts.train, parts.valid):
-        assert rows is not None  # `run` has checked it
+        assert rows is not None  # `run` has checked the validation rows
         digest.update(repr((rows.count(), rows.head(_DIGEST_ROWS).to_pylist())).encode())
     return digest.hexdigest()
 

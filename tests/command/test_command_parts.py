@@ -152,7 +152,8 @@ class Halves:
 def test_explained_rows_have_ids_as_in_the_data(capsys: pytest.CaptureFixture[str]):
     ids, price = [15159, 7], [1e19, 2.5]
     table = pa.record_batch({"user": ids, "price": price, "clicked": [1, 0]})
-    figures = _explained(Halves(), table, seed=0).figures
+    model: Any = Halves()
+    figures = _explained(model, table, seed=0).figures
     printed = capsys.readouterr().out.split("Most surprising rows\n")[1]
     assert [line.split() for line in printed.splitlines()] == [
         ["user", "price", "clicked", "prediction"],

@@ -190,7 +190,7 @@ def test_a_search_has_the_same_settings_and_rows(
     for text, count, options, pattern in (
         (YAML, 1000, ["--epochs", "2"], r"'train\.epochs' was 1 and is 2: trials of one search"),
         (YAML.replace("0.03", "0.01"), 1000, [], r"'train\.learning_rate' was 0\.03 and is 0\.01"),
-        (YAML, 900, [], r"the rows of .*clicks\.yaml differ from those of the search"),
+        (YAML, 900, [], r"the rows of .*clicks\.yaml differ from the rows of the search"),
     ):
         write_clicks(tmp_path, count, text)
         assert main([*search, "2", *options]) == 1
