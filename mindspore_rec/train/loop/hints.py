@@ -46,9 +46,9 @@ def _hint(what: str, text: str) -> None:
 def warn_interrupted(steps: int) -> None:
     """Warn that a signal has ended the training, and that the program goes on."""
     warnings.warn(
-        f"Ctrl-C or SIGTERM ended the training after step {steps}, before its end, and the program "
-        "goes on. To end the program too, check the result of train or fit before the model is "
-        "saved or used: if summary.interrupted: raise KeyboardInterrupt",
+        f"Ctrl-C or SIGTERM ended the training early, after step {steps}. The program goes on, "
+        "unless it checks the summary of train or fit before the model is saved or used: if "
+        "summary.interrupted: raise KeyboardInterrupt",
         RuntimeWarning,
         stacklevel=_caller(),
     )
