@@ -15,7 +15,7 @@ from mindspore_rec.command.opened import one_batch, open_parts
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.run_folder import RunFolder
 from mindspore_rec.command.settings import read_settings
-from mindspore_rec.command.text import text_table
+from mindspore_rec.command.text import text_table, value_text
 from mindspore_rec.command.trained import Trained, loaded
 
 __all__ = ["run"]
@@ -62,11 +62,11 @@ def _explained(model: Trained, rows: pa.RecordBatch, seed: int) -> Result:
     print(text_table(["column", "AUC drops by", "log loss rises by"], lines))
     prediction = predict(rows)
     places = surprising_rows(label, prediction, _SURPRISING)
-    surprising = [
-        {**rows.slice(int(k), 1).to_pylist()[0], "prediction": float(prediction[k])} for k in places
-    ]
+    of_rows = [(rows.slice(int(k), 1).to_pylist()[0], float(prediction[k])) for k in places]
     print("\nMost surprising rows")
-    print(text_table(list(surprising[0]), [list(each.values()) for each in surprising]))
+    shown = [[*map(value_text, row.values()), predicted] for row, predicted in of_rows]
+    print(text_table([*rows.schema.names, "prediction"], shown))
+    surprising = [{**row, "prediction": predicted} for row, predicted in of_rows]
     return Result(
         {
             "rows": len(label),
@@ -95,7 +95,11 @@ def _nearest(model: Trained, rows: pa.RecordBatch, column: str, value: str) -> R
     values = rows.column(column).take(pa.array(first)).to_pylist()
     neighbours = nearest(values, model.rows_of(fields[0], distinct), value)
     print(f"Nearest to {column} {value} by cosine, of {len(values):,} values")
-    print(text_table([column, "cosine"], [[str(each.value), each.cosine] for each in neighbours]))
+    print(
+        text_table(
+            [column, "cosine"], [[value_text(each.value), each.cosine] for each in neighbours]
+        )
+    )
     described = [{"value": _plain(each.value), "cosine": each.cosine} for each in neighbours]
     return Result({"column": column, "value": value, "nearest": described})
 

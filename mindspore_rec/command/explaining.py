@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mindspore_rec.command.figures import figures_of
+from mindspore_rec.command.text import value_text
 from mindspore_rec.common.metrics import functional
 
 __all__ = ["Importance", "Neighbour", "column_importance", "nearest", "surprising_rows"]
@@ -120,10 +121,10 @@ def nearest(values: Sequence[Any], rows: Floats, of: Any, most: int = 10) -> lis
         >>> [each.value for each in nearest(["u1", "u2", "u3"], rows, "u1", most=1)]
         ['u2']
     """
-    texts = [str(each) for each in values]
-    if str(of) not in texts:
+    texts = [value_text(each) for each in values]
+    if value_text(of) not in texts:
         raise ValueError(f"{of!r} is no value of the column in the rows that were read")
-    place = texts.index(str(of))
+    place = texts.index(value_text(of))
     lengths = np.linalg.norm(rows, axis=1)
     if lengths[place] == 0:
         raise ValueError(f"{of!r} has no row in the table: it did not occur in the training")

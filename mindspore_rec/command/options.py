@@ -185,10 +185,11 @@ def _add_train(commands: Any) -> None:
         metavar="S",
         help="end if the topic has had no new row for S seconds; default: train until Ctrl-C",
     )
-    made.add_argument(
+    earlier = made.add_mutually_exclusive_group()
+    earlier.add_argument(
         "--resume", action="store_true", help="continue a training that was interrupted"
     )
-    made.add_argument("--overwrite", action="store_true", help="replace an earlier training")
+    earlier.add_argument("--overwrite", action="store_true", help="replace an earlier training")
     made.add_argument(
         "--no-baseline", action="store_true", help="do not train a linear model to compare"
     )
@@ -260,6 +261,7 @@ def _add_tune(commands: Any) -> None:
     )
     made.add_argument("--epochs", type=_least_one, help="passes of a trial, instead of the YAML's")
     made.add_argument("--seed", type=int, default=0, help="of the search; default: %(default)s")
+    made.add_argument("--overwrite", action="store_true", help="replace an earlier search")
 
 
 def _add_serve(commands: Any) -> None:

@@ -83,7 +83,7 @@ class RunFolder:
 
     @property
     def settings(self) -> Path:
-        """Copy of the YAML file with which the training began."""
+        """The YAML file of the training, with the changes of the command line."""
         return self.path / "settings.yaml"
 
     @property

@@ -8,7 +8,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["html_table", "number", "text_table"]
+__all__ = ["html_table", "number", "text_table", "value_text"]
+
+_LARGEST_EXACT = 2.0**53  # every smaller whole number is a float, and its text has no exponent
 
 
 def number(value: Any) -> str:
@@ -21,6 +23,17 @@ def number(value: Any) -> str:
     if isinstance(value, float):
         return "-" if math.isnan(value) else f"{value:.5f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def value_text(value: Any) -> str:
+    """Return a value of a table's column as text, without separators, rounding or exponents.
+
+    Example:
+        >>> value_text(15159), value_text(1.25), value_text(1e19), value_text("0815")
+        ('15159', '1.25', '10000000000000000000', '0815')
+    """
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) >= _LARGEST_EXACT
+    return f"{value:.0f}" if is_whole else str(value)
 
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mindspore_rec.command.continued import RESUMED, check_unchanged, with_places
 from mindspore_rec.command.evaluation import (
     Table,
     metric_table,
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> Result:
     if not is_worker:
         _check_model(settings, schema)
         folder.begin(options.resume, options.overwrite)
-        shutil.copyfile(options.yaml, folder.settings)
+        _write_settings(folder, settings, options)
     if isinstance(settings.source, KafkaSource):
         from mindspore_rec.command.online import train_online
 
@@ -84,6 +84,28 @@ def _changed(settings: Settings, options: argparse.Namespace) -> Settings:
     if options.model is not None and options.model != settings.model.name:
         settings = dataclasses.replace(settings, model=ModelSettings(options.model))
     return settings.with_train(epochs=options.epochs, workers=options.workers, seed=options.seed)
+
+
+def _write_settings(folder: RunFolder, settings: Settings, options: argparse.Namespace) -> None:
+    """Write the settings of the training: the YAML file with the changes of the command line.
+
+    Raises:
+        ValueError: the training is resumed, and a setting differs that must not change.
+    """
+    names = [name for name in ("epochs", "workers", "seed") if getattr(options, name) is not None]
+    places: dict[str, Any] = {f"train.{name}": getattr(options, name) for name in names}
+    if options.model is not None:
+        places["model"] = {"name": options.model, **settings.model.settings}
+    text = with_places(options.yaml, places)
+    if options.resume and folder.settings.is_file():
+        check_unchanged(
+            folder.settings.read_text(encoding="utf-8"),
+            text,
+            RESUMED,
+            f"--resume continues the training of {folder.settings}, so set the earlier values, or "
+            "begin another training with --overwrite, or with --run in another directory",
+        )
+    folder.settings.write_text(text, encoding="utf-8")
 
 
 def _check_topic(train: TrainSettings) -> None:
@@ -326,6 +348,8 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
     )
     linear = dataclasses.replace(settings, model=ModelSettings(_LINEAR), train=train)
     fitted = fit(linear, schema, parts, Place(), progress=False)
+    if fitted.summary.interrupted:  # the trained model is saved, and `--resume` writes the report
+        raise KeyboardInterrupt
     assert parts.test is not None
     figures = task_figures(schema, score(fitted.model.predict, schema, parts.test))
     close_tables(fitted.model)

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from mindspore_rec.command.opened import open_parts, schema_of
+from mindspore_rec.command.continued import SEARCHED, check_unchanged, with_places
+from mindspore_rec.command.opened import Parts, open_parts, schema_of
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.run_folder import RunFolder
 from mindspore_rec.command.settings import (
@@ -22,12 +21,13 @@ from mindspore_rec.command.settings import (
 from mindspore_rec.command.text import text_table
 from mindspore_rec.command.tune_space import changed, present, suggested, tried_defaults
 from mindspore_rec.common.extras import pip_install
-from mindspore_rec.common.yaml_text import read_yaml
 from mindspore_rec.train.models.registry import settings as model_settings
 
 __all__ = ["run"]
 
 _METRIC = "auc"
+_SETTINGS, _ROWS = "settings", "rows"  # names of the attributes of a study
+_DIGEST_ROWS = 1000
 
 
 def run(options: argparse.Namespace) -> Result:
@@ -44,11 +44,14 @@ def run(options: argparse.Namespace) -> Result:
     schema = schema_of(settings)
     if len(schema.labels) > 1 or not schema.labels[0].binary:
         raise ValueError("tune is for one label with two values")
-    if open_parts(settings, schema).valid is None:
+    parts = open_parts(settings, schema)
+    if parts.valid is None:
         raise ValueError(f"{options.yaml} has no validation rows: set 'split.valid'")
     folder = RunFolder(options.yaml, options.run_dir)
     folder.path.mkdir(parents=True, exist_ok=True)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    if options.overwrite:
+        folder.study.unlink(missing_ok=True)
     study = optuna.create_study(
         storage=JournalStorage(JournalFileBackend(str(folder.study))),
         study_name=settings.model.name,
@@ -58,7 +61,9 @@ def run(options: argparse.Namespace) -> Result:
     )
     defaults = tried_defaults(model_settings(settings.model.name), schema)
     finished = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED
-    if not study.get_trials(deepcopy=False):
+    _check_study(study, options, parts)
+    begun = *finished, optuna.trial.TrialState.WAITING
+    if not study.get_trials(deepcopy=False, states=begun):
         study.enqueue_trial(present(settings, defaults))
     while (done := len(study.get_trials(deepcopy=False, states=finished))) < options.trials:
         study.sampler = optuna.samplers.TPESampler(seed=options.seed + done)
@@ -71,8 +76,9 @@ def run(options: argparse.Namespace) -> Result:
     places = best.user_attrs["places"]
     if options.epochs is not None:
         places = {**places, "train.epochs": options.epochs}
-    folder.best_settings.write_text(_with_places(options.yaml, places), encoding="utf-8")
-    first = study.trials[0].value  # of the values of the YAML file
+    folder.best_settings.write_text(with_places(options.yaml, places), encoding="utf-8")
+    # The first trial that ended has the values of the YAML file, and is never pruned.
+    first = study.get_trials(deepcopy=False, states=finished)[0].value
     print(
         f"Best of {options.trials} trials: validation {_METRIC} {best.value:.5f}; the first, with "
         f"the settings of {options.yaml.name}: {first:.5f}"
@@ -82,6 +88,37 @@ def run(options: argparse.Namespace) -> Result:
     return Result(
         {"trials": options.trials, _METRIC: best.value, "first": first, "settings": places}
     )
+
+
+def _check_study(study: Any, options: argparse.Namespace, parts: Parts) -> None:
+    """Check that the settings and the rows are those with which the search began.
+
+    A search of an earlier version has no such record, so this call records settings and rows.
+
+    Raises:
+        ValueError: a setting or the rows differ.
+    """
+    remedy = (
+        "trials of one search must have the same settings and rows. Begin another search with "
+        "--overwrite, or with --run in another directory"
+    )
+    epochs = {} if options.epochs is None else {"train.epochs": options.epochs}
+    settings, rows = with_places(options.yaml, epochs), _digest(parts)
+    check_unchanged(study.user_attrs.get(_SETTINGS, settings), settings, SEARCHED, remedy)
+    if study.user_attrs.get(_ROWS, rows) != rows:
+        raise ValueError(f"the rows of {options.yaml} differ from the rows of the search: {remedy}")
+    if _SETTINGS not in study.user_attrs:
+        study.set_user_attr(_SETTINGS, settings)
+        study.set_user_attr(_ROWS, rows)
+
+
+def _digest(parts: Parts) -> str:
+    """Return a digest of the number of training and validation rows, and of the first rows."""
+    digest = hashlib.sha256()
+    for rows in (parts.train, parts.valid):
+        assert rows is not None  # `run` has checked the validation rows
+        digest.update(repr((rows.count(), rows.head(_DIGEST_ROWS).to_pylist())).encode())
+    return digest.hexdigest()
 
 
 def _tried(settings: Settings, trial: Any, defaults: Mapping[str, Any]) -> tuple[float, bool]:
@@ -113,18 +150,3 @@ def _tried(settings: Settings, trial: Any, defaults: Mapping[str, Any]) -> tuple
     if fitted.summary.interrupted:
         raise KeyboardInterrupt
     return max(values), pruned
-
-
-def _with_places(path: Path, places: Mapping[str, Any]) -> str:
-    """Return the text of a YAML file in which the values in `places` replace the file's values."""
-    document = dict(read_yaml(path))
-    for place, value in places.items():
-        section, _, name = place.rpartition(".")
-        if section:
-            before = document.get(section, {})
-            before = {"name": before} if isinstance(before, str) else before
-            document[section] = {**before, name: value}
-        else:
-            document[name] = value
-    made: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-    return made

@@ -160,11 +160,14 @@ def test_wrong_options_have_another_exit_code(capsys: pytest.CaptureFixture[str]
         ["train"],
         ["train", "a.yaml", "--epochs", "0"],
         ["eval", "a", "-x"],
+        ["train", "a.yaml", "--resume", "--overwrite"],
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert ended.value.code == 2
-    assert "must be a number of at least 1, got '0'" in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert "must be a number of at least 1, got '0'" in errors
+    assert "--overwrite: not allowed with argument --resume" in errors
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from mindspore_rec import Schema
+from mindspore_rec.command.explain import _explained
 from mindspore_rec.command.explaining import column_importance, nearest, surprising_rows
 from mindspore_rec.command.figures import by_group, calibration_bins, figures_of
 from mindspore_rec.command.json_file import read_json, write_json
@@ -35,6 +37,7 @@ from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.metrics import functional
 from mindspore_rec.common.yaml_text import parse_yaml
 from mindspore_rec.data import read
+from mindspore_rec.feature import CategoryColumn, LabelColumn, NumberColumn
 from tests.command.click_table import click_table
 
 
@@ -133,6 +136,32 @@ def test_nearest_ids_skip_those_without_a_row():
         nearest(["a"], vectors[:1], "zz")
     with pytest.raises(ValueError, match="'never' has no row"):
         nearest(["a", "never"], np.array([[1, 0], [0, 0]]), "never")
+    ids = [1e19, 15159]
+    assert nearest(ids, vectors[:2], "10000000000000000000")[0].value == 15159
+
+
+class Halves:
+    """Model that predicts 0.5 for each row."""
+
+    schema = Schema([CategoryColumn("user"), NumberColumn("price"), LabelColumn("clicked")])
+
+    def predict(self, rows: Any) -> np.ndarray:
+        return np.full(rows.num_rows, 0.5)
+
+
+def test_explained_rows_have_ids_as_in_the_data(capsys: pytest.CaptureFixture[str]):
+    ids, price = [15159, 7], [1e19, 2.5]
+    table = pa.record_batch({"user": ids, "price": price, "clicked": [1, 0]})
+    model: Any = Halves()
+    figures = _explained(model, table, seed=0).figures
+    printed = capsys.readouterr().out.split("Most surprising rows\n")[1]
+    assert [line.split() for line in printed.splitlines()] == [
+        ["user", "price", "clicked", "prediction"],
+        ["15159", "10000000000000000000", "1", "0.50000"],
+        ["7", "2.5", "0", "0.50000"],
+    ]
+    row = {"user": 15159, "price": 1e19, "clicked": 1, "prediction": 0.5}
+    assert figures["surprising"][0] == row
 
 
 # ---- files

@@ -12,7 +12,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from mindspore_rec.command import tune
 from mindspore_rec.command.main import main
+from mindspore_rec.command.settings import Settings
+from mindspore_rec.command.tune_space import suggested
 from tests.command.click_table import YAML, click_table, write_clicks
 from tests.support.processes import run_program, start_python
 from tests.support.waiting import wait_until
@@ -55,6 +58,31 @@ def test_a_killed_training_continues_with_the_same_bits(tmp_path: Path):
     )
     for name in ("steps", "samples", "evaluations"):
         assert continued[name] == whole[name], name
+
+
+def test_a_resumed_training_refuses_another_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    yaml = write_clicks(tmp_path, 1000, LINEAR)
+    train = ["train", str(yaml), "--no-baseline"]
+    assert main([*train, "--max-steps", "5", "--seed", "7"]) == 0
+    settings = tmp_path / "clicks.run" / "settings.yaml"
+    before = settings.read_text()
+    assert "seed: 7" in before
+    for text, options, pattern in (
+        (LINEAR.replace("clicked: label", "clicked: {kind: label, positive: 0}"), ["--seed", "7"],
+         r"'columns\.clicked' was label and is \{'kind': 'label', 'positive': 0\}: --resume"),
+        (LINEAR, [], r"'train\.seed' was 7 and is 0: --resume continues"),
+        (LINEAR, ["--seed", "7", "--model", "dcn_v2"], "'model.name' was logistic_regression and"),
+    ):  # fmt: skip
+        yaml.write_text(text)
+        assert main([*train, "--resume", *options]) == 1
+        assert re.search(pattern, capsys.readouterr().err)
+        assert settings.read_text() == before
+    yaml.write_text(LINEAR)
+    assert main([*train, "--resume", "--seed", "7", "--epochs", "1"]) == 0
+    training = json.loads((tmp_path / "clicks.run" / "training.json").read_text())
+    assert training["steps"] == 13 and "epochs: 1" in settings.read_text()
 
 
 def test_one_process_trains_in_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -135,4 +163,39 @@ def test_a_search_continues_where_it_ended(tmp_path: Path, capsys: pytest.Captur
     assert found["auc"] >= found["first"] > 0
     assert found["trials"] == 2 and found["settings"]["train.epochs"] == 1
     assert main(["train", str(tmp_path / "clicks.tuned.yaml"), "--no-baseline"]) == 0
-    assert metrics(yaml, "clicks.tuned.run")["dcn_v2"]
+
+
+def test_a_search_has_the_same_settings_and_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("optuna")
+    rates: list[float] = []
+
+    def tried(settings: Settings, trial: Any, defaults: Any) -> tuple[float, bool]:
+        """Interrupt the first trial, and return an AUC without a training for the others."""
+        places = suggested(trial, settings, defaults)
+        trial.set_user_attr("places", places)
+        rates.append(places["train.learning_rate"])
+        if len(rates) == 1:
+            raise KeyboardInterrupt
+        return 0.75, False
+
+    monkeypatch.setattr(tune, "_tried", tried)
+    yaml = write_clicks(tmp_path, 1000)
+    search = ["tune", str(yaml), "--epochs", "1", "--trials"]
+    assert main([*search, "1"]) == 130
+    assert main([*search, "1"]) == 0
+    assert rates == [0.03, 0.03]  # the values of the YAML file, again after the interruption
+    assert "the first, with the settings of clicks.yaml: 0.75000" in capsys.readouterr().out
+    for text, count, options, pattern in (
+        (YAML, 1000, ["--epochs", "2"], r"'train\.epochs' was 1 and is 2: trials of one search"),
+        (YAML.replace("0.03", "0.01"), 1000, [], r"'train\.learning_rate' was 0\.03 and is 0\.01"),
+        (YAML, 900, [], r"the rows of .*clicks\.yaml differ from the rows of the search"),
+    ):
+        write_clicks(tmp_path, count, text)
+        assert main([*search, "2", *options]) == 1
+        assert re.search(pattern, capsys.readouterr().err)
+    assert main([*search, "1", "--overwrite"]) == 0
+    assert "trial 1 of 1" in capsys.readouterr().err
+    write_clicks(tmp_path, 900, YAML.replace("model:", "split: {by: time}\nmodel:"))
+    assert main([*search, "1", "--run", str(tmp_path / "other.run")]) == 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mindspore_rec.command.continued import RESUMED, changes
 from mindspore_rec.command.settings import (
     EarlyStoppingSettings,
     KafkaSource,
@@ -17,6 +18,7 @@ from mindspore_rec.command.settings import (
     settings_of,
 )
 from mindspore_rec.common.yaml_text import parse_yaml
+from tests.command.click_table import YAML
 
 COLUMNS = {"user": "category", "clicked": "label"}
 
@@ -132,6 +134,45 @@ def test_the_first_sentence_of_a_wrong_file_names_it(tmp_path: Path):
         assert str(error.value).startswith(f"{path}: {sentence}"), error.value
     with pytest.raises(ValueError, match="none.yaml: No such file or directory"):
         read_settings(tmp_path / "none.yaml")
+
+
+# Replacement in the YAML, and the changed settings that `train --resume` refuses.
+CHANGES = [
+    (
+        ("clicked: label", "clicked: {kind: label, positive: 0}"),
+        ["'columns.clicked' was label and is {'kind': 'label', 'positive': 0}"],
+    ),
+    (("price: number", "price: ignored"), ["'columns.price' was number and is ignored"]),
+    (("  price: number\n", ""), ["'columns.price' was number and is absent"]),
+    (("layers: 1", "layers: 2"), ["'model.layers' was 1 and is 2"]),
+    (("dcn_v2, hidden: [32], layers: 1", "deepfm"), ["'model.name' was dcn_v2 and is deepfm"]),
+    (("batch_size: 64", "batch_size: 8"), ["'train.batch_size' was 64 and is 8"]),
+    (("model:", "split: {seed: 1}\nmodel:"), ["'split.seed' was 0 and is 1"]),
+    (
+        (
+            "  user: {kind: category, group: true}\n  item: category\n",
+            "  item: category\n  user: \
+{kind: category, group: true}\n",
+        ),
+        [
+            "'columns' had the order ['time', 'user', 'item', 'tags', 'price', 'clicked'] and has "
+            "the order ['time', 'item', 'user', 'tags', 'price', 'clicked']"
+        ],
+    ),
+    (("price: number", "price: {kind: number}"), []),
+    (("price: number", "price: number\n  session: ignored"), []),
+    (("clicks.parquet", "moved/clicks.parquet"), []),
+    (("epochs: 3", "epochs: 4, early_stopping: false, evaluations: 2"), []),
+    (("learning_rate: 0.03", "learning_rate: 0.01, checkpoint_seconds: 1"), []),
+]
+
+
+@pytest.mark.parametrize(("replaced", "expected"), CHANGES)
+def test_a_resumed_training_keeps_model_labels_and_batches(replaced, expected):
+    assert replaced[0] in YAML
+    before, now = (settings_of(parse_yaml(text)) for text in (YAML, YAML.replace(*replaced)))
+    assert changes(before, now, RESUMED) == expected
+    assert not changes(before, before)
 
 
 def test_paths_begin_in_the_folder_of_the_file(tmp_path: Path):

@@ -247,6 +247,16 @@ def test_units_of_a_named_time(unit: str) -> None:
     columns = infer(SECONDS * factor, "when it was", time="when it was", more={"a": LABEL[::-1]})
     expected = TimeColumn("when it was", unit=None if unit == "s" else unit, parts=PARTS)
     assert columns.column("when it was").column == expected
+    assert not columns.warnings
+
+
+@pytest.mark.parametrize("form", ["floats", "whole numbers"])
+def test_a_named_time_that_is_none_is_doubted(form: str) -> None:
+    prices = np.arange(ROWS) % 90 + (5.25 if form == "floats" else 5)
+    warnings = infer(prices, "price", time="price", more={"a": LABEL[::-1]}).warnings
+    assert len(warnings) == 1
+    pattern = "most values of the time 'price' are times before 1990, such as 49.*s since 1970"
+    assert re.match(pattern, warnings[0])
 
 
 def test_one_time_of_two() -> None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import inspect
+import signal
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +162,35 @@ def test_a_run_that_max_steps_ends_is_validated_as_it_is_then(unique: Any) -> No
     data = batches(3, 1)
     summary = make_model(unique()).fit(4, data, data, max_steps=5, progress=False)
     assert [step for step, _ in summary.history] == [3, 5]
+
+
+class Interrupts(Callback):
+    """Send a signal to this process after the second step."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__()
+        self.number = number
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        if run_context.original_args().cur_step_num == 2:
+            signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_training_says_that_the_program_goes_on(
+    unique: Any, tmp_path: Path, number: signal.Signals
+) -> None:
+    reason = "interrupted by Ctrl-C or SIGTERM"
+    model, data = make_model(unique()), batches(4, 1)
+    with pytest.warns(RuntimeWarning, match="if summary.interrupted: raise KeyboardInterrupt"):
+        summary = model.fit(2, data, data, callbacks=Interrupts(number), progress=False)
+    assert (summary.steps, summary.interrupted, summary.stop_reason) == (2, True, reason)
+    assert str(summary).startswith("Interrupted by Ctrl-C or SIGTERM: 2 steps")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        callbacks = [Interrupts(number), RecCheckpoint(tmp_path, every_steps=100)]
+        summary = model.train(2, data, callbacks, progress=False)
+    assert (summary.steps, summary.stop_reason) == (2, reason)
 
 
 class Rates(Callback):

@@ -30,6 +30,7 @@ from mindspore_rec.metrics import functional
 from mindspore_rec.nn import BCEWithLogitsLoss
 from mindspore_rec.serving import Predictor
 from mindspore_rec.train import ProgressiveValidation
+from mindspore_rec.train.loop.hints import forget_hints
 from mindspore_rec.train.loop.schema_loss import SchemaLoss
 
 BASE: list[Column] = [
@@ -95,7 +96,8 @@ def test_rows_in_probabilities_out_saved_loaded_and_served(mode: int, tmp_path: 
     with Predictor(tmp_path / "clicks.model") as predictor:
         served = np.asarray(predictor.predict(raw[:20])).reshape(-1)
         np.testing.assert_allclose(served, answers[:20], atol=1e-6)
-    loaded = load(tmp_path / "clicks.model", metrics=["auc", "log_loss", "gauc"])
+    assert list(load(tmp_path / "clicks.model", metrics="auc").eval(test)) == ["auc"]
+    loaded = load(tmp_path / "clicks.model")  # with the metrics of the saved model
     np.testing.assert_allclose(loaded.predict(raw), answers, atol=1e-6)
     assert loaded.eval(test, progress=False) == pytest.approx(metrics, abs=1e-6)
     loaded.train(1, rows, progress=False)  # it trains on
@@ -217,6 +219,9 @@ def test_metrics_weight_rows_as_the_command_does() -> None:
     assert measured["accuracy.clicked"] == pytest.approx(np.average(right, weights=rows.w))
     assert measured["mse.stay"] == pytest.approx(measured["rmse.stay"] ** 2)
     assert len(measured) == 9
+    forget_hints()
+    with pytest.warns(RuntimeWarning, match="all weights are 0 in the 3000 rows of valid_dataset"):
+        model.eval(rows.assign(w=0.0), progress=False)
     # A metric of your own weights rows if it is asked to.
     own = {"rows": AUC(from_logits=True), "weights": AUC(from_logits=True, weighted=True)}
     later = RecModel(model.predict_network, metrics=own)

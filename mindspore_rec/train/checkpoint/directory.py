@@ -47,7 +47,7 @@ from mindspore_rec.train.checkpoint.worker_states import WorkerStates
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.parameter.table_parameter import TableParameter
 
-__all__ = ["load_checkpoint", "save_checkpoint", "training_cell"]
+__all__ = ["load_checkpoint", "save_checkpoint", "training_cell", "write_model"]
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
 _HERE = -100  # AT_FDCWD: paths are relative to the working directory
@@ -108,6 +108,28 @@ def save_checkpoint(
         states.safetensors
         table_0.arrow
     """
+    write_model(model, path, overwrite, states, publication, {})
+
+
+def write_model(
+    model: ms.train.Model | nn.Cell,
+    path: str | os.PathLike[str],
+    overwrite: bool,
+    states: Mapping[str, Any] | None,
+    publication: Publication | None,
+    further: Mapping[str, Any],
+) -> None:
+    """Save a checkpoint like `save_checkpoint`, with further entries of its states.
+
+    Args:
+        model: see `save_checkpoint`, as for the next three arguments.
+        path: see `save_checkpoint`.
+        overwrite: see `save_checkpoint`.
+        states: see `save_checkpoint`.
+        publication: see `save_checkpoint`.
+        further: dict from names to JSON values, which are saved beside the objects' states.
+            `load_checkpoint` ignores these entries.
+    """
     target = Path(path)
     team = Team(worker_group())
     checked = check_states(states)
@@ -123,7 +145,7 @@ def save_checkpoint(
         made = target.with_name(name)
 
     def write(directory: Path) -> dict[str, Any]:
-        return write_full(cell, tables, {"objects": objects}, directory, team.shares)
+        return write_full(cell, tables, {"objects": objects, **further}, directory, team.shares)
 
     write_checkpoint(made, lambda: _fields(tables.values(), network), write, team)
     if replaces:

@@ -27,6 +27,7 @@ __all__ = [
     "hint_undefined",
     "hint_untrained",
     "hint_vocabulary",
+    "warn_interrupted",
 ]
 
 logger = logging.getLogger("mindspore_rec")
@@ -42,8 +43,19 @@ def _hint(what: str, text: str) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=_caller())
 
 
+def warn_interrupted(steps: int) -> None:
+    """Warn that a signal has ended the training, and that the program goes on."""
+    warnings.warn(
+        f"Ctrl-C or SIGTERM ended the training early, after step {steps}. The program goes on, "
+        "unless it checks the summary of train or fit before the model is saved or used: if "
+        "summary.interrupted: raise KeyboardInterrupt",
+        RuntimeWarning,
+        stacklevel=_caller(),
+    )
+
+
 def _caller() -> int:
-    """Return the `stacklevel` with which `_hint` reports the first caller outside this package."""
+    """Return the `stacklevel` of a warning that names the first caller outside this package."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame):
         depth, frame = depth + 1, frame.f_back
@@ -91,7 +103,7 @@ def hint_sink_mode(dataset_sink_mode: bool | None) -> None:
 
 
 def hint_undefined(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Warn about a metric that is NaN because of the labels of the data.
+    """Warn about a metric that is NaN because of the labels or the weights of the data.
 
     Args:
         metrics: dict from names to metric objects of an evaluation.
@@ -100,11 +112,14 @@ def hint_undefined(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> Non
     for name, metric in metrics.items():
         value = values.get(name)
         if isinstance(metric, BinaryMetric) and isinstance(value, float) and math.isnan(value):
+            reason = metric.undefined_if
+            remedy = "choose rows of both classes, such as the last days or a random tenth"
+            if metric.weightless:
+                reason, remedy = "all weights are 0", "choose rows with weights above 0"
             _hint(
                 f"undefined {name}",
-                f"metric '{name}' is NaN, because {metric.undefined_if} in the {metric.rows} rows "
-                "of valid_dataset: choose rows of both classes, such as the last days or a random "
-                "tenth",
+                f"metric '{name}' is NaN, because {reason} in the {metric.rows} rows of "
+                f"valid_dataset: {remedy}",
             )
 
 

@@ -337,7 +337,9 @@ class TrainLoop:
         summary.metrics = run.get("metrics") or {}
         summary.interrupted = self._peers.interrupted(self._interruption)
         self._peers.finish(summary)
-        summary.stop_reason = run.stop_reason
+        # MindSpore turns a SIGINT during a step into SIGTERM, so the signal is not known exactly.
+        by_signal = "interrupted by Ctrl-C or SIGTERM" if summary.interrupted else ""
+        summary.stop_reason = run.stop_reason or by_signal
         return summary
 
 

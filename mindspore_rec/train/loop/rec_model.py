@@ -31,15 +31,16 @@ from mindspore_rec.train.callbacks.validation import (
     check_frequency,
     count_evaluations,
 )
-from mindspore_rec.train.checkpoint.directory import save_checkpoint
+from mindspore_rec.train.checkpoint.directory import write_model
 from mindspore_rec.train.checkpoint.publication import Publication
+from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.data.finite_batches import check_inputs
 from mindspore_rec.train.data.given_data import check_read_again, no_batch
 from mindspore_rec.train.graph.cell_caller import CellCaller
 from mindspore_rec.train.graph.tensors import as_tensors, row_count
 from mindspore_rec.train.loop.amp_level import apply_amp_level
 from mindspore_rec.train.loop.cells import EvalCell, LossCell
-from mindspore_rec.train.loop.hints import hint_mode, hint_sink_mode
+from mindspore_rec.train.loop.hints import hint_mode, hint_sink_mode, warn_interrupted
 from mindspore_rec.train.loop.id_columns import PrefetchIds
 from mindspore_rec.train.loop.loop import TrainLoop
 from mindspore_rec.train.loop.model_evaluation import ModelEvaluation, check_learns_nothing
@@ -63,7 +64,9 @@ from mindspore_rec.train.workers.worker_parameters import share_parameters
 from mindspore_rec.train.workers.worker_random import draw_apart
 from mindspore_rec.train.workers.worker_state import WorkerState
 
-__all__ = ["RecModel"]
+__all__ = ["METRICS", "RecModel"]
+
+METRICS = "metrics"  # name of the entry with the metrics' names in the states of a saved model
 
 _LEARNING_RATE = 0.002  # learning rate of the default optimizer
 
@@ -82,8 +85,10 @@ class RecModel(ModelEvaluation):
     * Training updates the tables; evaluation and prediction never change the tables. Before the
       first step, the model checks that the optimizer updates every table that is not frozen.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
-    * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
-      returns. A second Ctrl-C aborts the training.
+    * After Ctrl-C or SIGTERM, training finishes the current step, runs the callbacks'
+      `on_train_end` and returns, so that the program can save its state. The summary's
+      `interrupted` is True, and the program must check it before it goes on. `train` and `fit` warn
+      if there is no `RecCheckpoint`. A second Ctrl-C aborts the training.
     * Each call of the network takes the lock `mindspore_rec.graph.graph_lock`, so several threads
       may predict while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
@@ -196,6 +201,7 @@ class RecModel(ModelEvaluation):
         apply_amp_level(network, amp_level)
         schema = schema_of(network)
         self._rows = None
+        self._chosen_metrics: list[str] | None = None  # names, which `save` records
         if schema is not None:
             own_metrics = not isinstance(metrics, (str, list, tuple, set, NoneType))
             self._rows = SchemaTraining(network, schema, loss_fn is not None, own_metrics)
@@ -207,7 +213,9 @@ class RecModel(ModelEvaluation):
             if isinstance(metrics, str):
                 metrics = [metrics]
             if metrics is None or isinstance(metrics, (list, tuple, set)):
-                metrics = metrics_of(None if metrics is None else list(metrics), schema)
+                if metrics is not None:
+                    self._chosen_metrics = [str(each) for each in metrics]
+                metrics = metrics_of(self._chosen_metrics, schema)
         super().__init__(
             network,
             loss_fn,
@@ -338,7 +346,11 @@ class RecModel(ModelEvaluation):
         def work(loop: TrainLoop) -> None:
             loop.run_passes(source, epochs, epoch_steps, initial_epoch)
 
-        return self._run(run, callbacks, max_steps, progress, stop_on_nan, work)
+        summary = self._run(run, callbacks, max_steps, progress, stop_on_nan, work)
+        if summary.interrupted and group.rank == 0:
+            if not any(isinstance(each, RecCheckpoint) for each in run.list_callback):
+                warn_interrupted(summary.steps)
+        return summary
 
     @takes_prefetch_ids
     @takes_old(
@@ -842,7 +854,7 @@ class RecModel(ModelEvaluation):
         return {} if self._rows is None else {"features": self._rows.schema}
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the model: schema, network, tables, and the optimizer's state.
+        """Save the model: schema, network, tables, the optimizer's state, and the metrics' names.
 
         `mindspore_rec.load` loads the model, and `mindspore_rec.serving` serves the model to
         requests with raw columns.
@@ -861,10 +873,8 @@ class RecModel(ModelEvaluation):
                 "the network must be made from a schema to be saved with its description: "
                 "save_checkpoint saves the values of other networks"
             )
-        publication = self.publication
-        save_checkpoint(
-            self, path, overwrite=overwrite, states=self.states, publication=publication
-        )
+        further = {} if self._chosen_metrics is None else {METRICS: self._chosen_metrics}
+        write_model(self, path, overwrite, self.states, self.publication, further)
 
     # ---- what Model has and no network with tables needs
 

@@ -10,9 +10,11 @@ from typing import Any
 from mindspore_rec.common.run.array_file import read_arrays
 from mindspore_rec.common.run.chain import chain_at
 from mindspore_rec.common.run.contents import DENSE
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.state_file import read_states
 from mindspore_rec.train.checkpoint.dense import dense_parameters
 from mindspore_rec.train.checkpoint.directory import load_checkpoint, training_cell
-from mindspore_rec.train.loop.rec_model import RecModel
+from mindspore_rec.train.loop.rec_model import METRICS, RecModel
 from mindspore_rec.train.models.registry import build
 from mindspore_rec.train.models.served import recipe_of
 
@@ -29,8 +31,9 @@ def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
         path: directory that `RecModel.save` or a `RecCheckpoint` wrote. The `RecCheckpoint` must
             have been constructed with the model's `publication` and `states`. The newest state in
             the directory is loaded.
-        metrics: metrics of the model, in any form that `RecModel` accepts. Default: the default
-            metrics of the labels.
+        metrics: metrics of the model, in any form that `RecModel` accepts. Default: the metrics of
+            the saved model if `RecModel.save` wrote the directory and the metrics were chosen by
+            name; otherwise the default metrics of the labels.
 
     Returns: A model that can predict and can be trained further, with the default loss and the
         default optimizer. If the optimizer of the training had another arrangement of parameters
@@ -69,8 +72,26 @@ def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
             "RecModel.save: make the network of another checkpoint, and call load_checkpoint"
         )
     recipe, schema = made
+    if metrics is None:
+        metrics = _saved_metrics(entry.path)
     model = RecModel(build(recipe, schema), metrics=metrics)
     saved = read_arrays(entry.path / DENSE)
     has_state = all(each.name in saved for each in dense_parameters(training_cell(model)))
     load_checkpoint(model if has_state else model._network, path, states=model.states)
     return model
+
+
+def _saved_metrics(path: Path) -> list[str] | None:
+    """Return the names of the saved model's metrics; None for the default metrics.
+
+    Raises:
+        CheckpointError: the names are not texts.
+    """
+    names = read_states(path).get(METRICS)
+    if names is not None and not (isinstance(names, list) and all(map(_is_text, names))):
+        raise CheckpointError(f"{path} is damaged: the names of metrics must be texts")
+    return names
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)

@@ -78,6 +78,11 @@ class BinaryMetric(MergedMetric):
         """True if the rows have weights."""
         return self._weighted
 
+    @property
+    def weightless(self) -> bool:
+        """True if the rows have weights, and all weights are 0."""
+        return self._weighted and not self._weight
+
     def weigh(self, weighted: bool) -> None:
         """Set whether the rows have weights, and drop all rows.
 

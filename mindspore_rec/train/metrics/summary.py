@@ -62,7 +62,7 @@ class TrainSummary:
         history: a pair `(step, metrics)` for each evaluation.
         tables: statistics of each table at the end of the run.
         interrupted: whether a signal (Ctrl-C, SIGTERM) ended the run.
-        stop_reason: reason why a callback or the stream ended the run, or ''.
+        stop_reason: reason why a callback, the stream or a signal ended the run, or ''.
         workers: number of workers; `steps`, `samples` and `loss` include all workers.
         waits: seconds that each worker has waited for other workers between steps; empty for one
             worker. The slowest worker waits for the shortest time.
@@ -155,5 +155,5 @@ class TrainSummary:
 
     def _ending(self) -> str:
         if self.interrupted:
-            return "Interrupted"
+            return "Interrupted by Ctrl-C or SIGTERM"
         return f"Stopped ({self.stop_reason})" if self.stop_reason else "Trained"

@@ -32,7 +32,7 @@ from mindspore_rec.common.columns.schema.label_column import label_column
 from mindspore_rec.common.columns.schema.leaks import is_copy, leak_of
 from mindspore_rec.common.columns.schema.profile import Profile, profile_of
 from mindspore_rec.common.columns.schema.proposed_options import with_parts, with_statistics
-from mindspore_rec.common.columns.schema.time_columns import likely_time, time_column
+from mindspore_rec.common.columns.schema.time_columns import likely_time, time_column, time_doubt
 
 __all__ = ["Inferred", "InferredColumn", "infer_columns"]
 
@@ -253,6 +253,8 @@ def _decide_roles(draft: _Draft, time: str | None, weight: str | None) -> None:
     if time is not None:
         column, why = time_column(draft.profiles[time])
         draft.choices[time] = with_parts(Choice(column, why), draft.profiles[time])
+        if doubt := time_doubt(column, draft.profiles[time]):
+            draft.warnings.append(doubt)
     for each in draft.left():
         if is_weight_name(each.name) and each.family == "number":
             why = f"By its name the weight of the row, no feature: weight={each.name!r} uses it."

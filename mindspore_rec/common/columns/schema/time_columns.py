@@ -18,7 +18,7 @@ from mindspore_rec.common.columns.schema.profile import Profile
 from mindspore_rec.common.columns.schema.text_forms import digit_format, reads_times
 from mindspore_rec.common.columns.times import UNITS
 
-__all__ = ["likely_time", "time_column", "time_unit"]
+__all__ = ["likely_time", "time_column", "time_doubt", "time_unit"]
 
 _LIKELY_FIRST = 631_152_000.0  # 1990
 _LIKELY_LAST = 2_524_608_000.0  # 2050
@@ -114,6 +114,29 @@ def time_column(time: Profile) -> tuple[Column, str]:
     _check_range(where, time.numbers / UNITS[unit], f"as a number of {unit}")
     unit_or_default = None if unit == "s" else unit
     return _column(time, unit_or_default, None), f"The time of the event, in {unit} since 1970."
+
+
+def time_doubt(column: Column, time: Profile) -> str | None:
+    """Return a warning if most numbers of a time column would be times before 1990; else None.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from mindspore_rec.common.columns.schema.profile import profile_of
+        >>> price = profile_of("price", pa.array([5.25, 46.5]))
+        >>> time_doubt(time_column(price)[0], price)
+        "most values of the time 'price' are times before 1990, such as 5.25 s since 1970: name
+        another column if it has no times"
+    """
+    if time.family != "number" or column.format is not None or time.numbers is None:
+        return None
+    unit = column.unit or "s"
+    median = float(np.quantile(time.numbers, 0.5, method="lower"))
+    if median / UNITS[unit] >= _LIKELY_FIRST:
+        return None
+    return (
+        f"most values of the time {time.name!r} are times before 1990, such as {median:.10g} "
+        f"{unit} since 1970: name another column if it has no times"
+    )
 
 
 def _column(time: Profile, unit: str | None, format: str | None) -> Column:
