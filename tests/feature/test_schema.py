@@ -151,6 +151,13 @@ SMALL = [CategoryColumn("user", values="whole"), NumberColumn("price")]
         ([WeightColumn("w")], {"w": [1.0, -2.0, 1.0]}, "weight of at least 0, row 11 is -2.0"),
         ([NumberColumn("n")], {"n": ["1,5", "2", "x"]}, "texts such as '1,5'.*decimal"),
         ([NumberColumn("n", decimal=".")], {"n": ["1.5", "", "x"]}, "numbers, row 12 is 'x'"),
+        ([NumberColumn("n", decimal=",")], {"n": ["1,5", "1.299", "2.50"]}, "row 12 is '2.50'"),
+        ([NumberColumn("n", decimal=".")], {"n": ["1.5", "1,299", "2,50"]}, "row 12 is '2,50'"),
+        (
+            [IntegerColumn("n", decimal=".")],
+            {"n": ["7", "?", "1,299"]},
+            "whole numbers of digits only .*row 12 is '1,299'",
+        ),
         ([IntegerColumn("n")], {"n": [1.0, 2.5, 3.0]}, "whole numbers, row 11 is 2.5"),
         (
             [CategoryColumn("c")],
@@ -171,6 +178,25 @@ def test_what_does_not_fit_is_named(
     with pytest.raises(ValueError, match=f"^clicks.csv: .*{words}") as error:
         schema.check({**good, **rows}, "clicks.csv", first_row=10)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_numbers_in_texts_of_two_notations(decimal: str) -> None:
+    """A number of the other notation is no number; before, 2.50 was read as 250."""
+    schema = Schema([CategoryColumn("c"), NumberColumn("n", "none", decimal=decimal)])
+    numbers = np.array([0.5, 7.25, -999.5, 1410.16, -2_550_000.5])
+    english = [f"{number:,.2f}" for number in numbers]
+    german = [text.translate(str.maketrans(",.", ".,")) for text in english]
+    texts, others = (english, german) if decimal == "." else (german, english)
+    schema.fit({"c": texts, "n": texts})
+    read = schema.arrays_of({"c": texts, "n": texts})["numbers"][:, 0]
+    np.testing.assert_array_equal(read, numbers.astype(np.float32))
+    faults = schema.faults(pa.record_batch({"c": others, "n": others}))
+    assert [fault.rows.tolist() for fault in faults] == [[0, 1, 2, 3, 4]]
+    missing = schema.arrays_of({"c": others, "n": others})["numbers"]
+    np.testing.assert_array_equal(
+        missing, schema.arrays_of({"c": others, "n": [None] * 5})["numbers"]
+    )
 
 
 def test_faults_name_all_rows() -> None:

@@ -18,6 +18,7 @@ from mindspore_rec.common.columns.categories import whole_numbers
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
 from mindspore_rec.common.columns.histories import NUMBERS, HistoryValues, whole_values
 from mindspore_rec.common.columns.labels import numbers_and_legal, numbers_of_texts, positive_rows
+from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.times import seconds_of
 from mindspore_rec.common.columns.transforms import GREATEST
@@ -145,11 +146,20 @@ def _category(column: Column, values: pa.Array) -> Iterator[Check]:
     )
 
 
+_NUMBERS = {".": "numbers", ",": "numbers with a decimal comma"}
+
+
 def _number(column: Column, values: pa.Array) -> Iterator[Check]:
     kind = values.type
     if is_text(kind) and column.decimal is not None:
-        values, legal = numbers_and_legal(values, column.decimal)
-        yield _array(legal), "numbers"
+        numbers, legal = numbers_and_legal(values, column.decimal)
+        yield _array(legal), _NUMBERS[column.decimal]
+        if column.kind == "integer":
+            # The column's keys are made of the texts.
+            missing = pc.or_(values.is_null(), are_missing_texts(values))
+            whole = pc.or_(missing, whole_numbers(values).is_valid())
+            yield _array(whole), "whole numbers of digits only (kind: number reads other numbers)"
+        values = numbers
     elif is_text(kind):
         first = values.drop_null()
         shown = f" such as {_shown(first[0].as_py())}" if len(first) else ""
