@@ -13,10 +13,12 @@ import pytest
 
 from mindspore_rec import Schema, category_keys
 from mindspore_rec.common.columns.description import describe_pipeline, described_pipeline
+from mindspore_rec.data import infer_schema, read
 from mindspore_rec.feature import (
     PADDING_KEY,
     CategoryColumn,
     Column,
+    HistoryColumn,
     IgnoredColumn,
     IntegerColumn,
     Label,
@@ -197,6 +199,43 @@ def test_numbers_in_texts_of_two_notations(decimal: str) -> None:
     np.testing.assert_array_equal(
         missing, schema.arrays_of({"c": others, "n": [None] * 5})["numbers"]
     )
+
+
+@pytest.mark.parametrize("missing", [np.nan, np.float32("nan")])
+def test_a_column_that_pandas_stores_as_nan_is_missing(missing: float) -> None:
+    """A column of texts or lists is of floats in a data frame in which all values are missing."""
+    columns: list[Column] = [
+        TextColumn("t"),
+        ListColumn("l"),
+        ListColumn("s", separator="|"),
+        HistoryColumn("h", table="l"),
+        HistoryColumn("n", side_of="h", values="float32", separator="|"),
+    ]
+    schema = Schema([*columns, LabelColumn("y")])
+    rows = {"t": ["a b"], "l": [["a"]], "s": ["a|b"], "h": [["a"]], "n": ["1"], "y": [1]}
+    schema.fit(pd.DataFrame(rows))
+    nothing = pd.DataFrame({**dict.fromkeys(rows, [missing, missing]), "y": [0, 1]})
+    nones = pd.DataFrame({**dict.fromkeys(rows, [None, None]), "y": [0, 1]})
+    assert nothing["t"].dtype == np.asarray(missing).dtype
+    schema.check(nothing)
+    expected = schema.arrays_of(nones)
+    for name, array in schema.arrays_of(nothing).items():
+        np.testing.assert_array_equal(array, expected[name])
+
+
+@pytest.mark.parametrize("values", [[2**63, -1], [[2**64], [1, 2]]])
+def test_integers_above_int64_are_named(values: list[Any]) -> None:
+    words = r"column 'id' must have integers from .*: convert the column to texts, .astype\(str\)"
+    schema = Schema([CategoryColumn("id"), LabelColumn("y")])
+    frame = pd.DataFrame({"id": pd.Series(values, dtype=object), "y": [0, 1]})
+    for refused in (
+        lambda: schema.arrays_of({"id": values, "y": [0, 1]}),
+        lambda: infer_schema(frame, label="y"),
+        lambda: read(frame, schema),
+    ):
+        with pytest.raises(ValueError, match=words):
+            refused()
+    assert read(frame, columns=["y"]).to_table()["y"].to_pylist() == [0, 1]
 
 
 def test_faults_name_all_rows() -> None:

@@ -280,6 +280,7 @@ ROW = {"city": "Rome", "user": 1, "time": 1_700_000_000, "price": 1.0}
         ({"rows": [{**ROW, "city": "\ud800"}]}, "column 'city' must be of Unicode text"),
         ({"rows": [{**ROW, "city": "x" * 5000}]}, "strings of at most 4096 characters, got 5000"),
         ({"rows": [{**ROW, "city": 1.5}]}, "must be of integers or strings, got double"),
+        ({"rows": [{**ROW, "price": "8"}]}, "texts such as '8': convert it to numbers, which JSON"),
         ({"rows": [{**ROW, "time": "noon"}]}, "column 'time' must be seconds or timestamps"),
         ({"rows": [{"city": "Rome"}]}, "'user' is in column 'user', which a batch does not have"),
         ({"rows": [ROW] * 1025}, "at most 1024 rows (--max-batch-rows), got 1025"),

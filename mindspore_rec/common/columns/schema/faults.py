@@ -13,7 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mindspore_rec.common.columns.arrow_columns import decoded, is_list, is_text, values_array
+from mindspore_rec.common.columns.arrow_columns import (
+    decoded,
+    is_list,
+    is_text,
+    nulls_of_nan,
+    values_array,
+)
 from mindspore_rec.common.columns.categories import whole_numbers
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
 from mindspore_rec.common.columns.histories import NUMBERS, HistoryValues, whole_values
@@ -99,13 +105,12 @@ Check = tuple[np.ndarray, str]
 
 def _checks(column: Column, values: pa.Array) -> Iterator[Check]:
     values = decoded(values)
-    kind = values.type
     if column.kind in ("category", "group"):
         yield from _category(column, values)
     elif column.kind in ("number", "integer"):
         yield from _number(column, values)
     elif column.kind in ("list", "text"):
-        _check_nested(column, kind)
+        _check_nested(column, nulls_of_nan(values).type)
     elif column.kind == "history":
         yield from _history(column, values)
     elif column.kind == "time":
@@ -190,7 +195,7 @@ def _check_nested(column: Column, kind: pa.DataType) -> None:
 
 
 def _history(column: Column, values: pa.Array) -> Iterator[Check]:
-    _check_nested(column, values.type)
+    _check_nested(column, nulls_of_nan(values).type)
     offsets, flat = _lists(column, values)
     for legal, expected in _events(column, decoded(flat)):
         legal_rows = np.ones(len(offsets) - 1, bool)
