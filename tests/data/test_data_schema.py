@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -62,7 +64,7 @@ def test_the_time_of_the_schema_has_its_format_if_it_is_named():
 
 def test_columns_that_the_schema_reads_as_texts_keep_their_zeros(tmp_path):
     """A CSV reader infers numbers of digits, and 00900 would become 900."""
-    values = {
+    values: dict[str, list[Any]] = {
         "zip": ["00900", "00901"],
         "code": ["01", "02"],
         "tags": ["007", "008"],
@@ -82,7 +84,7 @@ def test_columns_that_the_schema_reads_as_texts_keep_their_zeros(tmp_path):
             NumberColumn("price", decimal=",", transform="none"),
             TimeColumn("day", format="%d%m%y"),
             IgnoredColumn("crossed"),
-            CrossColumn("both", ["zip", "crossed"]),
+            CrossColumn("both", ("zip", "crossed")),
             CategoryColumn("user", values="whole"),
             LabelColumn("click"),
         ]

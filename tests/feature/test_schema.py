@@ -225,7 +225,7 @@ def test_a_column_that_pandas_stores_as_nan_is_missing(missing: float) -> None:
 
 @pytest.mark.parametrize("values", [[2**63, -1], [[2**64], [1, 2]]])
 def test_integers_above_int64_are_named(values: list[Any]) -> None:
-    words = r"column 'id' must have integers from .*: convert the column to texts, .astype\(str\)"
+    words = r"column 'id' must have integers of int64, .*: convert all to texts, .astype\(str\)"
     schema = Schema([CategoryColumn("id"), LabelColumn("y")])
     frame = pd.DataFrame({"id": pd.Series(values, dtype=object), "y": [0, 1]})
     for refused in (

@@ -215,7 +215,7 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
 
 def _too_large(where: str) -> ValueError:
     return ValueError(
-        f"{where} have integers from -2**63 to 2**63 - 1: convert the column to texts, .astype(str)"
+        f"{where} have integers of int64, and one is larger: convert all to texts, .astype(str)"
     )
 
 
