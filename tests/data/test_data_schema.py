@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mindspore_rec.data import BadRows, Sample, read
+from mindspore_rec.data import BadRows, CsvFormat, Sample, read
 from mindspore_rec.feature import (
     CategoryColumn,
+    CrossColumn,
+    IgnoredColumn,
     LabelColumn,
+    ListColumn,
     NumberColumn,
     Schema,
+    TextColumn,
     TimeColumn,
     WeightColumn,
 )
@@ -54,6 +60,65 @@ def test_the_time_of_the_schema_has_its_format_if_it_is_named():
         old, new = rows.split_by_time(0.5, time=time)
         assert old.to_table()["ts"].to_pylist() == ["03.01.2026", "02.01.2026"]
         assert new.to_table()["ts"].to_pylist() == ["01.02.2026", "04.03.2026"]
+
+
+def test_columns_that_the_schema_reads_as_texts_keep_their_zeros(tmp_path):
+    """A CSV reader infers numbers of digits, and 00900 would become 900."""
+    values: dict[str, list[Any]] = {
+        "zip": ["00900", "00901"],
+        "code": ["01", "02"],
+        "tags": ["007", "008"],
+        "title": ["0042", "0043"],
+        "price": ["1.299", "2.000"],
+        "day": ["010226", "020226"],
+        "crossed": ["01", "02"],
+        "user": ["01", "02"],
+        "click": [0, 1],
+    }
+    schema = Schema(
+        [
+            CategoryColumn("zip", values="text"),
+            CategoryColumn("code", values="text"),
+            ListColumn("tags", separator="|"),
+            TextColumn("title"),
+            NumberColumn("price", decimal=",", transform="none"),
+            TimeColumn("day", format="%d%m%y"),
+            IgnoredColumn("crossed"),
+            CrossColumn("both", ("zip", "crossed")),
+            CategoryColumn("user", values="whole"),
+            LabelColumn("click"),
+        ]
+    )
+    for name in ("a", "b"):
+        pd.DataFrame(values).to_csv(tmp_path / f"{name}.csv", index=False)
+    rows = read(tmp_path, schema, format=CsvFormat(types={"code": pa.int64()}))
+    types = {field.name: str(field.type) for field in rows.arrow_schema}
+    whole = {name: kind for name, kind in types.items() if kind != "string"}
+    assert whole == {"code": "int64", "user": "int64", "click": "int64"}
+    table = rows.to_table()
+    expected = {**values, "code": [1, 2], "user": [1, 2]}
+    assert table.to_pydict() == {name: expected[name] * 2 for name in table.column_names}
+    schema.fit(table)
+    served = schema.arrays_of(pd.DataFrame(values).assign(code=["1", "2"]))
+    for name, array in schema.arrays_of(table).items():
+        np.testing.assert_array_equal(array[:2], served[name])
+    # rows that were read without a schema, also in the middle of a pass
+    plain = read(tmp_path)
+    assert plain.arrow_schema.field("zip").type == pa.int64()
+    assert plain.with_texts(schema).to_table().select(table.column_names)["zip"] == table["zip"]
+    batches = plain.batches(1)
+    batches.read_texts(schema)
+    next(passing := iter(batches))
+    state = batches.state_dict()
+    again = plain.batches(1)
+    again.load_state_dict(state)
+    again.read_texts(schema)
+    rest = [batch["zip"][0].as_py() for batch in passing]
+    assert [batch["zip"][0].as_py() for batch in again] == rest == ["00901", "00900", "00901"]
+    # a file of JSON stores types
+    (tmp_path / "a.jsonl").write_text('{"zip": 900}\n')
+    only = Schema([CategoryColumn("zip", values="text")])
+    assert read(tmp_path / "a.jsonl", only).to_table().to_pydict() == {"zip": [900]}
 
 
 def test_values_that_a_column_cannot_have_are_bad_rows(tmp_path):

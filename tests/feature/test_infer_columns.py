@@ -123,6 +123,21 @@ KINDS: dict[str, tuple[Any, str, Column]] = {
     "numbers": (RNG.normal(size=ROWS), "x", NumberColumn("x")),
     "numbers, some infinite": ([*RNG.normal(size=ROWS - 1), np.inf], "x", NumberColumn("x")),
     "numbers as texts": (drawn(["1.5", "2", "?", ""]), "x", NumberColumn("x", decimal=".")),
+    "commas between thousands": (
+        drawn(["1,299.50", "3.5", "12", None]),
+        "x",
+        NumberColumn("x", decimal="."),
+    ),
+    "commas between thousands, without fractions": (
+        drawn(["1,299,000", "350", "12,000", "n/a"]),
+        "x",
+        NumberColumn("x", decimal="."),
+    ),
+    "a decimal comma before three digits": (
+        drawn(["1,250", "0,500"]),
+        "x",
+        NumberColumn("x", decimal=","),
+    ),
     "a decimal comma": (
         drawn(["1.299,50", "3,5", "12", None]),
         "x",
@@ -271,11 +286,17 @@ def test_figures() -> None:
     assert (entry.distinct, entry.missing_share) == (2, 0.25)
 
 
-@pytest.mark.parametrize("form", ["1,{:03}", "{} €", "${}", "{}%", "{} kg"])
+@pytest.mark.parametrize("form", ["{} €", "${}", "{}%", "{} kg"])
 def test_numbers_that_are_not_read(form: str) -> None:
     inferred = infer(drawn([form.format(i) for i in range(100, 999)]))
     assert isinstance(inferred.column("x").column, CategoryColumn)
     assert re.fullmatch("column 'x' has numbers with .* make numbers.*", inferred.warnings[0])
+
+
+def test_a_comma_that_could_be_a_decimal_point() -> None:
+    inferred = infer(drawn([f"1,{i}" for i in range(100, 999)]))
+    assert inferred.column("x").column == NumberColumn("x", decimal=".")
+    assert re.fullmatch("column 'x' .* separator of thousands: .* ','", inferred.warnings[0])
 
 
 def test_whole_floats_of_a_small_sample_are_numbers() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from mindspore_rec import Schema, category_keys
 from mindspore_rec.common.columns.description import describe_pipeline, described_pipeline
+from mindspore_rec.data import infer_schema, read
 from mindspore_rec.feature import (
     PADDING_KEY,
     CategoryColumn,
@@ -152,6 +153,13 @@ SMALL = [CategoryColumn("user", values="whole"), NumberColumn("price")]
         ([WeightColumn("w")], {"w": [1.0, -2.0, 1.0]}, "weight of at least 0, row 11 is -2.0"),
         ([NumberColumn("n")], {"n": ["1,5", "2", "x"]}, "texts such as '1,5'.*decimal"),
         ([NumberColumn("n", decimal=".")], {"n": ["1.5", "", "x"]}, "numbers, row 12 is 'x'"),
+        ([NumberColumn("n", decimal=",")], {"n": ["1,5", "1.299", "2.50"]}, "row 12 is '2.50'"),
+        ([NumberColumn("n", decimal=".")], {"n": ["1.5", "1,299", "2,50"]}, "row 12 is '2,50'"),
+        (
+            [IntegerColumn("n", decimal=".")],
+            {"n": ["7", "?", "1,299"]},
+            "whole numbers of digits only .*row 12 is '1,299'",
+        ),
         ([IntegerColumn("n")], {"n": [1.0, 2.5, 3.0]}, "whole numbers, row 11 is 2.5"),
         (
             [CategoryColumn("c")],
@@ -218,6 +226,62 @@ def test_a_list_that_is_missing_in_all_rows_is_empty(rows: int) -> None:
     arrays = schema.arrays_of({"tags": [None] * rows, "seen": [None] * rows})
     assert set(arrays["ids"].ravel()) == {PADDING_KEY}
     assert arrays["seen.offsets"].tolist() == [0] * (rows + 1)
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_numbers_in_texts_of_two_notations(decimal: str) -> None:
+    """A number of the other notation is no number; before, 2.50 was read as 250."""
+    schema = Schema([CategoryColumn("c"), NumberColumn("n", "none", decimal=decimal)])
+    numbers = np.array([0.5, 7.25, -999.5, 1410.16, -2_550_000.5])
+    english = [f"{number:,.2f}" for number in numbers]
+    german = [text.translate(str.maketrans(",.", ".,")) for text in english]
+    texts, others = (english, german) if decimal == "." else (german, english)
+    schema.fit({"c": texts, "n": texts})
+    read = schema.arrays_of({"c": texts, "n": texts})["numbers"][:, 0]
+    np.testing.assert_array_equal(read, numbers.astype(np.float32))
+    faults = schema.faults(pa.record_batch({"c": others, "n": others}))
+    assert [fault.rows.tolist() for fault in faults] == [[0, 1, 2, 3, 4]]
+    missing = schema.arrays_of({"c": others, "n": others})["numbers"]
+    np.testing.assert_array_equal(
+        missing, schema.arrays_of({"c": others, "n": [None] * 5})["numbers"]
+    )
+
+
+@pytest.mark.parametrize("missing", [np.nan, np.float32("nan")])
+def test_a_column_that_pandas_stores_as_nan_is_missing(missing: float) -> None:
+    """A column of texts or lists is of floats in a data frame in which all values are missing."""
+    columns: list[Column] = [
+        TextColumn("t"),
+        ListColumn("l"),
+        ListColumn("s", separator="|"),
+        HistoryColumn("h", table="l"),
+        HistoryColumn("n", side_of="h", values="float32", separator="|"),
+    ]
+    schema = Schema([*columns, LabelColumn("y")])
+    rows = {"t": ["a b"], "l": [["a"]], "s": ["a|b"], "h": [["a"]], "n": ["1"], "y": [1]}
+    schema.fit(pd.DataFrame(rows))
+    nothing = pd.DataFrame({**dict.fromkeys(rows, [missing, missing]), "y": [0, 1]})
+    nones = pd.DataFrame({**dict.fromkeys(rows, [None, None]), "y": [0, 1]})
+    assert nothing["t"].dtype == np.asarray(missing).dtype
+    schema.check(nothing)
+    expected = schema.arrays_of(nones)
+    for name, array in schema.arrays_of(nothing).items():
+        np.testing.assert_array_equal(array, expected[name])
+
+
+@pytest.mark.parametrize("values", [[2**63, -1], [[2**64], [1, 2]]])
+def test_integers_above_int64_are_named(values: list[Any]) -> None:
+    words = r"column 'id' must have integers of int64, .*: convert all to texts, .astype\(str\)"
+    schema = Schema([CategoryColumn("id"), LabelColumn("y")])
+    frame = pd.DataFrame({"id": pd.Series(values, dtype=object), "y": [0, 1]})
+    for refused in (
+        lambda: schema.arrays_of({"id": values, "y": [0, 1]}),
+        lambda: infer_schema(frame, label="y"),
+        lambda: read(frame, schema),
+    ):
+        with pytest.raises(ValueError, match=words):
+            refused()
+    assert read(frame, columns=["y"]).to_table()["y"].to_pylist() == [0, 1]
 
 
 def test_faults_name_all_rows() -> None:

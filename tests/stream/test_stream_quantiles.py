@@ -111,7 +111,11 @@ def test_kinds_of_arrays_are_alike():
     [
         (lambda: QuantileScale("x", 1), ValueError, "buckets must be in"),
         (lambda: QuantileScale("x", sample=0), ValueError, "sample must be in"),
-        (lambda: QuantileScale("x").fit(["a"]), ValueError, "'x' must be numbers, it is string"),
+        (
+            lambda: QuantileScale("x").fit(["a"]),
+            ValueError,
+            "'x' must be numbers, it is texts such as 'a'",
+        ),
         (lambda: QuantileScale("x").fit([[1.0]]), ValueError, "one-dimensional, got 2"),
         (lambda: QuantileScale("x").fit([1, "a"]), TypeError, "column 'x' must be numbers"),
         (

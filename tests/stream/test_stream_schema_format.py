@@ -45,7 +45,7 @@ SCHEMA = Schema(COLUMNS)
 KEY = CategoryColumn("city", values="text")
 FAULTS = {
     "clicked": (2, "column 'clicked' must be 0 or 1 (positive: names the value"),
-    "rent": ("much", "column 'rent' must be numbers, row 0 is 'much'"),
+    "rent": ("much", "column 'rent' must be numbers with a decimal comma, row 0 is 'much'"),
     "ts": (-1, "column 'ts' must be between the years 1970 and 2106, row 0 is -1"),
     "w": (-2.0, "column 'w' must be a weight of at least 0, row 0 is -2.0"),
 }

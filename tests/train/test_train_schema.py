@@ -345,6 +345,21 @@ def test_rows_of_every_form_get_one_answer(tmp_path: Path) -> None:
         model.train(1, read(tmp_path / "new.parquet", schema), progress=False)
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_texts_of_digits_in_csv_are_texts(tmp_path: Path, batched: bool) -> None:
+    frame = pd.DataFrame({"zip": [f"{n % 20:05d}" for n in range(400)]})
+    frame["clicked"] = np.arange(400) % 20 % 2
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    schema = Schema([CategoryColumn("zip", values="text"), CLICK])
+    model = RecModel(models.WideDeep(schema, name=f"digits.{batched}"))
+    rows = read(tmp_path / "a.csv")  # without a schema, zip is int64
+    model.fit(3, rows.batches(100) if batched else rows, progress=False)
+    answers = model.predict(frame)
+    assert auc_of(frame.clicked, answers) > 0.9
+    np.testing.assert_array_equal(model.predict(rows), answers)
+    assert model.eval(rows, progress=False)["auc"] > 0.9
+
+
 def test_models_of_one_schema_have_scales_of_their_own() -> None:
     schema = Schema([NumberColumn("n"), LabelColumn("clicked")], embedding_dim=4)
     rng = np.random.default_rng(0)

@@ -15,6 +15,7 @@ __all__ = [
     "is_list",
     "is_text",
     "join_rows",
+    "nulls_of_nan",
     "one_array",
     "to_array",
     "to_arrays",
@@ -148,7 +149,7 @@ def to_column(name: str, values: Any) -> pa.Array:
         ValueError: `values` does not have 1 or 2 dimensions, or mixes single values and lists.
     """
     where = f"column {name!r} must"
-    if isinstance(values, list) and (lists := _ragged(values)) is not None:
+    if isinstance(values, list) and (lists := _ragged(where, values)) is not None:
         return lists
     dims = _dims(where, values)
     if dims == 1:
@@ -202,15 +203,23 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
         # need a mask and a copy.
         numbers = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
         made = pa.array(values, from_pandas=not numbers)
-    except (UnicodeError, OverflowError) as error:
+    except UnicodeError as error:
         raise ValueError(f"{where} be Unicode text or integers of int64: {_line(error)}") from error
+    except OverflowError as error:
+        raise _too_large(where) from error
     except (pa.ArrowInvalid, TypeError, NotImplementedError) as error:
         raise TypeError(f"{where} {legal}: {_line(error)}") from error
     # A pandas text array is chunked if it was read from a file or joined from several frames.
     return one_array(made) if isinstance(made, pa.ChunkedArray) else _plain(made)
 
 
-def _ragged(values: list[Any]) -> pa.Array | None:
+def _too_large(where: str) -> ValueError:
+    return ValueError(
+        f"{where} have integers of int64, and one is larger: convert all to texts, .astype(str)"
+    )
+
+
+def _ragged(where: str, values: list[Any]) -> pa.Array | None:
     """Convert lists to Arrow if their lengths differ or a list is missing, else return None."""
     rows = [each for each in values if each is not None]
     if not rows or not all(isinstance(each, (list, tuple)) for each in rows):
@@ -220,6 +229,8 @@ def _ragged(values: list[Any]) -> pa.Array | None:
         return None  # an array of 2 dimensions
     try:
         return pa.array(values)
+    except OverflowError as error:
+        raise _too_large(where) from error
     except (pa.ArrowInvalid, TypeError):
         return None
 
@@ -282,6 +293,20 @@ def _plain(values: pa.Array) -> pa.Array:
             return known.take(values.indices)
         if known.type != kind.value_type:
             return pa.DictionaryArray.from_arrays(values.indices, known)
+    return values
+
+
+def nulls_of_nan(values: pa.Array) -> pa.Array:
+    """Return nulls if all values are NaN or missing, else the values unchanged.
+
+    Pandas stores a column of texts or lists whose values are all missing as NaN.
+
+    Example:
+        >>> nulls_of_nan(pa.array([float("nan"), None])).type, nulls_of_nan(pa.array([1.5])).type
+        (DataType(null), DataType(double))
+    """
+    if pa.types.is_floating(values.type) and pc.all(pc.is_nan(values), min_count=0).as_py():
+        return pa.nulls(len(values))
     return values
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_int, check_one_of
-from mindspore_rec.common.columns.arrow_columns import decoded, is_text, to_column
+from mindspore_rec.common.columns.arrow_columns import decoded, is_text, nulls_of_nan, to_column
 from mindspore_rec.common.columns.categories import as_categories, whole_numbers
 from mindspore_rec.common.columns.hashing import keys_of
 from mindspore_rec.common.columns.labels import numbers_and_legal
@@ -122,7 +122,7 @@ class HistoryValues(Feature):
 
     def lists(self, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
         """Return the offsets of the lists, int64 ``[B + 1]``, and the unconverted values."""
-        values = decoded(values)
+        values = nulls_of_nan(decoded(values))
         kind = values.type
         is_single = not (pa.types.is_nested(kind) or is_text(kind) or pa.types.is_null(kind))
         if self.separator is not None and is_single and self.are_numbers:

@@ -255,8 +255,8 @@ class NumbersOfTexts(Feature):
     Args:
         transform: transform of the numbers, such as a `QuantileScale`. The numbers are read from
             the transform's column.
-        decimal: decimal point, '.' or ','. With ',', all points are ignored, because they separate
-            thousands. Default: '.'.
+        decimal: decimal point, '.' or ','. The other of both may separate thousands, see
+            `numbers_of_texts`. Default: '.'.
 
     Raises:
         TypeError: `transform` is not a transform of numbers.
@@ -303,20 +303,38 @@ _PLAIN = r"^-?(0|[1-9][0-9]*)(\.[0-9]*)?$"
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 
+_WITH_THOUSANDS = {
+    ".": r"^[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?$",
+    ",": r"^[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?$",
+}
+"""Numbers with separators of thousands, by decimal point."""
+
 
 def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
     """Return texts as float64; a text that is not a number becomes missing. Numbers stay numbers.
 
+    Args:
+        values: texts or numbers ``[B]``.
+        decimal: decimal point, '.' or ','. The other of both may separate thousands: groups of
+            exactly three digits before the decimal point. At any other place, it would be a decimal
+            point of another notation, so the text is not a number.
+
     Example:
         >>> numbers_of_texts(pa.array([" 1.5", "-2e3", "", "n/a"]), ".").to_pylist()
         [1.5, -2000.0, None, None]
+        >>> numbers_of_texts(pa.array(["1.410,16", "2,50", "2.50", "1,410.16"]), ",").to_pylist()
+        [1410.16, 2.5, None, None]
     """
     values = decoded(values)
     if not is_text(values.type):
         return values
     texts = pc.utf8_trim_whitespace(values)
+    grouped = pc.match_substring_regex(texts, _WITH_THOUSANDS[decimal])
+    plain = pc.replace_substring(texts, "," if decimal == "." else ".", "")
+    texts = pc.if_else(grouped, plain, texts)
     if decimal == ",":
-        texts = pc.replace_substring(pc.replace_substring(texts, ".", ""), ",", ".")
+        has_point = pc.match_substring(texts, ".")
+        texts = pc.if_else(has_point, None, pc.replace_substring(texts, ",", "."))
     return pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, None).cast(pa.float64())
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_int, check_one_of
-from mindspore_rec.common.columns.arrow_columns import decoded, is_text
+from mindspore_rec.common.columns.arrow_columns import decoded, is_text, nulls_of_nan
 from mindspore_rec.common.columns.categories import as_categories
 from mindspore_rec.common.columns.hashing import keys_of
 from mindspore_rec.common.columns.transforms import Feature
@@ -104,7 +104,7 @@ class Words(Categories):
         super().__init__(column, length, field)
 
     def _lists(self, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
-        values = decoded(values)
+        values = nulls_of_nan(decoded(values))
         if pa.types.is_null(values.type):
             values = values.cast(pa.string())
         if not is_text(values.type):
@@ -152,11 +152,11 @@ def values_of_lists(
 
 
 def _split(values: pa.Array, separator: str | None) -> pa.Array:
+    values = nulls_of_nan(decoded(values))
     if pa.types.is_fixed_size_list(values.type):
         return values.cast(pa.list_(values.type.value_type))
     if separator is None or pa.types.is_null(values.type):
         return values
-    values = decoded(values)
     if not is_text(values.type):
         return values if pa.types.is_nested(values.type) else _split(_texts(values), separator)
     return pc.if_else(pc.equal(values, ""), None, pc.split_pattern(values, separator))

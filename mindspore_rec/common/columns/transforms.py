@@ -225,7 +225,7 @@ class Number(Feature):
             values = values.cast(pa.uint8())
         if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
             raise ValueError(
-                f"column {self.column!r} must be numbers, it is {values.type}: "
+                f"column {self.column!r} must be numbers, it is {_shown_type(values)}: "
                 f"{_number_remedy(values.type)}"
             )
         return np.array(values.to_numpy(zero_copy_only=False), np.float64)
@@ -324,6 +324,11 @@ def time_parts(seconds: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
     return numbers - from_one, there
 
 
+def _shown_type(values: pa.Array) -> str:
+    texts = values.drop_null()[:1].to_pylist() if is_text(values.type) else []
+    return f"texts such as {texts[0]!r:.80}" if texts else str(values.type)
+
+
 def _number_remedy(kind: pa.DataType) -> str:
     if pa.types.is_temporal(kind):
         return "a TimePart or TimeCycle reads times"
@@ -332,6 +337,6 @@ def _number_remedy(kind: pa.DataType) -> str:
     if pa.types.is_decimal(kind):
         return "convert it, .astype(float)"
     return (
-        "convert it, pandas.to_numeric(column) or pandas.to_datetime(column), or let a Category "
-        "read it"
+        "convert it to numbers, which JSON writes without quotes, and missing values to null, or "
+        "let a Category or TimePart read it"
     )

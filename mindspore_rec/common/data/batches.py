@@ -54,6 +54,12 @@ class ArrowBatches(BatchSource):
         self._begun = False  # whether a pass has been read
         self._loaded: Mapping[str, Any] | None = None  # before the workers are known
 
+    def read_texts(self, schema: Any) -> None:
+        """From the next pass, read columns of CSV files as texts if a schema does; see
+        `Rows.with_texts`.
+        """
+        self.selection = self.selection.with_texts(schema)
+
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass, or over the rest of the pass after a restart.
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 import csv
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -69,6 +70,17 @@ class CsvRows(TextRows):
             self._infer(block)
         self._types = {name: self._types.get(name, pa.string()) for name in self._names}
         self.schema = pa.schema(list(self._types.items()))
+
+    def with_texts(self, names: Collection[str]) -> CsvRows:
+        """Return a reader of the same file that reads the named columns as texts.
+
+        Columns that `CsvFormat.types` names keep their types.
+        """
+        typed = {name for name in names if name in self._types} - set(self._settings.types)
+        made = copy.copy(self)
+        made._types = self._types | dict.fromkeys(typed, pa.string())
+        made.schema = pa.schema(list(made._types.items()))
+        return made
 
     def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
         """Parse text that consists of complete records."""

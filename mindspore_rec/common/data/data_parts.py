@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -64,10 +65,24 @@ class DataParts:
         self._checked: set[str] = set()
         self._stamps: list[tuple[int, int]] | None = None
         self.without_faults: set[Any] = set()  # parts of views, all of whose rows fit the schema
-        fields = list(first.schema)
-        fields += [pa.field(name, kind) for name, kind in self._partitions.items()]
-        check_names([each.name for each in fields], first.name)
-        self.schema = pa.schema(fields)
+        self.schema = self._schema()
+        check_names(self.schema.names, first.name)
+
+    def _schema(self) -> pa.Schema:
+        partitions = [pa.field(name, kind) for name, kind in self._partitions.items()]
+        return pa.schema([*self._opened[0].schema, *partitions])
+
+    def with_texts(self, names: Collection[str]) -> DataParts:
+        """Return the same parts; files without types, such as CSV, have texts in these columns."""
+        first = self._opened[0].with_texts(names)
+        if first.schema == self._opened[0].schema:
+            return self
+        made = copy.copy(self)
+        made._opened = [first]  # the other files are opened with the types of the first
+        made._checked = set()
+        made.without_faults = set()
+        made.schema = made._schema()
+        return made
 
     @property
     def sizes(self) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -86,6 +86,13 @@ class FileRows(ABC):
     @abstractmethod
     def decode(self, number: int, fetched: Any, columns: Sequence[str]) -> pa.Table:
         """Return the named columns of a part's rows."""
+
+    def with_texts(self, names: Collection[str]) -> FileRows:
+        """Return a reader of the same file that reads the named columns as texts.
+
+        Readers of formats that store the types of columns return themselves.
+        """
+        return self
 
     def matching(self, expression: pc.Expression) -> set[int] | None:
         """Return the parts that may have rows for which a filter is true; None means all parts."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from mindspore_rec.common.columns.arrow_columns import values_array
 from mindspore_rec.common.data.file_rows import Cursor, FileRows, Part, check_names
 from mindspore_rec.common.data.sources import DataFile
 
@@ -155,12 +156,17 @@ def _table_of(frame: Any, name: str, needed: Sequence[str] | None) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         shown = " ".join(str(error).split())
         raise ValueError(f"{name} has a column with values of several types: {shown}") from error
+    except OverflowError:
+        for place, each in enumerate(frame.columns):
+            if needed is None or str(each) in needed:
+                values_array(f"{name}: column {str(each)!r} must", frame.iloc[:, place])
+        raise
 
 
 def _table_of_pandas(frame: Any, needed: Sequence[str] | None) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         if needed is None:
             raise
         chosen = [place for place, each in enumerate(frame.columns) if str(each) in needed]

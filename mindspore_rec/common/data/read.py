@@ -52,8 +52,10 @@ def read(
             format, pass an object of your own subclass of `FileRows`. If a path contains folders
             such as ``day=3``, the rows get a column `day`.
         schema: the `Schema` of the columns. Only the columns of the schema are read, and their
-            values are checked. Rows that are read for prediction may lack label, weight, time and
-            group. Default: None, which means that all columns are read, without checks.
+            values are checked. Columns of CSV files that the schema reads as texts are texts, even
+            if all their values are digits; see `Schema.text_columns`. Rows that are read for
+            prediction may lack label, weight, time and group. Default: None, which means that all
+            columns are read, without checks.
         columns: names of the columns that are read. Default: None, which means the columns of the
             schema, or all columns if `schema` is None.
         where: filter, as for `Rows.where`. Default: None.
@@ -91,7 +93,8 @@ def read(
     else:
         files = find_files(source, _format_name(format), filesystem)
         data = DataParts(_shown(source), files, _opener(format, bad), bad)
-    rows = Rows(Selection(data, schema, sample=sample))
+    selection = Selection(data, schema, sample=sample)
+    rows = Rows(selection if schema is None else selection.with_texts(schema))
     if columns is not None:
         rows = rows.select(columns)
     elif schema is not None:

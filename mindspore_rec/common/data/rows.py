@@ -139,6 +139,17 @@ class Rows:
             raise ValueError(f"columns must be names that differ, got {names}")
         return self._view(columns=tuple(names))
 
+    def with_texts(self, schema: Any) -> Rows:
+        """Return the rows, in which columns that a schema reads as texts are texts in CSV files.
+
+        `read` with a schema and `RecModel` do so. A filter compares such columns with texts.
+
+        Args:
+            schema: the `Schema`; see `Schema.text_columns`.
+        """
+        selection = self._selection.with_texts(schema)
+        return self if selection is self._selection else self._view(data=selection.data)
+
     def where(self, expression: Any) -> Rows:
         """Return the rows for which a filter is true.
 

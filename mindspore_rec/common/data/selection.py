@@ -95,6 +95,11 @@ class Selection:
         """True if no filter, split or sample removes rows."""
         return self.where is None and not self.shares and self.sample is None
 
+    def with_texts(self, schema: Any) -> Selection:
+        """Return the selection; in CSV files, columns that a schema reads as texts are texts."""
+        data = self.data.with_texts(schema.text_columns)
+        return self if data is self.data else replace(self, data=data)
+
     def parts(self) -> list[FilePart]:
         """Return the parts that may contain selected rows."""
         self.data.check_columns(self._needed())

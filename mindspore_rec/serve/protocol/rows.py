@@ -29,8 +29,9 @@ def read_rows(
     Args:
         request: the decoded request. `rows` is a list of objects. If an object lacks a column, the
             value is missing. In place of `rows`, a request may have `columns`, an object of lists.
-            Values are strings, numbers, null, or lists of such values. All lists in a column have
-            the same length, except in the columns named in `lists_of`.
+            Values are strings, numbers, booleans, null, or lists of such values; all values of a
+            column have one of these types. All lists in a column have the same length, except in
+            the columns named in `lists_of`.
         columns: names of the columns to read; None: all columns.
         limits: limits on the numbers of rows, values and characters.
         lists_of: names of the columns that contain lists of any length; null counts as an empty
@@ -134,11 +135,13 @@ def _array(where: str, values: list[Any], limits: Limits) -> pa.Array:
         return pa.nulls(len(values))
     if types == {str}:
         return _texts(where, values, limits)
+    if types == {bool}:
+        return pa.array(values, pa.bool_())
     if not types <= {int, float}:
-        wrong = [each for each in values if type(each) not in (str, int, float, type(None))]
+        wrong = [each for each in values if type(each) not in (str, int, float, bool, type(None))]
         raise RequestError(
-            f"{where} must be all strings or all numbers, got "
-            + (shown(wrong[0]) if wrong else "both")
+            f"{where} must be all strings, all numbers or all booleans, got "
+            + (shown(wrong[0]) if wrong else "a mixture")
         )
     numbers = [each for each in values if each is not None]
     if types == {int}:

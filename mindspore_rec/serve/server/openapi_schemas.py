@@ -38,7 +38,7 @@ _TENSOR = _object(
     data={"type": "array"},
     parameters=_BINARY,
 )
-_VALUES = {"type": ["array", "object", "string", "number", "null"]}
+_VALUES = {"type": ["array", "object", "string", "number", "boolean", "null"]}
 
 SCHEMAS: dict[str, Any] = {
     "Error": _object(["error"], error=_TEXT),

@@ -201,9 +201,10 @@ class SchemaTraining:
             self.schema.check_fitted()
             return SchemaBatches(stream_batches(data), self.schema, is_train=is_train)
         if isinstance(data, ArrowBatches):
+            data.read_texts(self.schema)
             rows, source = Rows(data.selection), data
         elif is_raw(data):
-            rows = data if isinstance(data, Rows) else read(data, self.schema)
+            rows = _rows_of(data, self.schema)
             self._check_schema(rows, argument)
             size = batch_size
             if size is None:
@@ -261,8 +262,7 @@ class SchemaTraining:
         tables: dict[str, Any] = {each.name: each for each in tables_of(self.network)}
         if not self.schema.pipeline.kept:
             return tables
-        every = [each if isinstance(each, Rows) else read(each, self.schema) for each in events]
-        of_all = [_all_rows(rows, self.schema) for rows in every]
+        of_all = [_all_rows(_rows_of(each, self.schema), self.schema) for each in events]
         return tables | logs_after(self.schema, tables, lambda: chain(*(of() for of in of_all)))
 
     def predict(
@@ -303,12 +303,16 @@ def _raw_batches(data: Any, schema: Schema) -> Iterator[Any]:
     names = schema.feature_names
     if isinstance(data, Rows):
         names += [name for name in schema.asked_columns if name in {*data.names} - {*names}]
-        for batch in data.select(names).batches(_EVAL_BATCH).read():
+        for batch in data.with_texts(schema).select(names).batches(_EVAL_BATCH).read():
             yield batch.plain
         return
     rows = to_record_batch(_features_of(data, names, schema.asked_columns))
     for first in range(0, rows.num_rows, _EVAL_BATCH):
         yield rows.slice(first, _EVAL_BATCH)
+
+
+def _rows_of(data: Any, schema: Schema) -> Rows:
+    return data.with_texts(schema) if isinstance(data, Rows) else read(data, schema)
 
 
 def _all_rows(rows: Rows, schema: Schema) -> Callable[[], Iterator[Any]]:

@@ -269,17 +269,18 @@ ROW = {"city": "Rome", "user": 1, "time": 1_700_000_000, "price": 1.0}
         ({"columns": {"city": []}}, "columns must have at least one row"),
         ({"columns": {"city": "Rome"}}, "column 'city' must be a list"),
         ({"columns": {"city": ["a"], "user": [1, 2]}}, r"the same number of rows, got [1, 2]"),
-        ({"rows": [{**ROW, "price": True}]}, "column 'price' must be all strings or all numbers"),
-        ({"rows": [{**ROW, "price": {}}]}, "'price' must be all strings or all numbers, got {}"),
+        ({"rows": [{**ROW, "price": True}, ROW]}, "all numbers or all booleans, got a mixture"),
+        ({"rows": [{**ROW, "price": {}}]}, "all numbers or all booleans, got {}"),
         ({"rows": [{**ROW, "price": 1 << 63}]}, "column 'price' must be of integers from"),
-        ({"rows": [ROW, {**ROW, "city": 7}]}, "'city' must be all strings or all numbers, got bo"),
-        ({"rows": [{**ROW, "city": [["a"]]}]}, "'city' must be all strings or all numbers"),
+        ({"rows": [ROW, {**ROW, "city": 7}]}, "'city' must be all strings, all numbers or"),
+        ({"rows": [{**ROW, "city": [["a"]]}]}, "'city' must be all strings, all numbers or"),
         ({"rows": [{**ROW, "city": ["a"]}, ROW]}, "'city' must have lists of the same length"),
         ({"rows": [{**ROW, "city": []}]}, "'city' must have lists of the same length, at least 1"),
         ({"rows": [{**ROW, "city": ["a", "b"]}]}, "must have one value a row"),
         ({"rows": [{**ROW, "city": "\ud800"}]}, "column 'city' must be of Unicode text"),
         ({"rows": [{**ROW, "city": "x" * 5000}]}, "strings of at most 4096 characters, got 5000"),
         ({"rows": [{**ROW, "city": 1.5}]}, "must be of integers or strings, got double"),
+        ({"rows": [{**ROW, "price": "8"}]}, "texts such as '8': convert it to numbers, which JSON"),
         ({"rows": [{**ROW, "time": "noon"}]}, "column 'time' must be seconds or timestamps"),
         ({"rows": [{"city": "Rome"}]}, "'user' is in column 'user', which a batch does not have"),
         ({"rows": [ROW] * 1025}, "at most 1024 rows (--max-batch-rows), got 1025"),
@@ -294,8 +295,10 @@ ROW = {"city": "Rome", "user": 1, "time": 1_700_000_000, "price": 1.0}
 def test_what_is_refused(server: Server, body: Any, words: str) -> None:
     status, found = server.client().ask("/v2/models/model/infer", body)
     assert status == 400 and words in found["error"], found
-    status, _ = server.client().ask("/v2/models/model/infer", {"rows": [ROW]})
-    assert status == 200
+    for price in (1.0, True):
+        row = {**ROW, "price": price}
+        status, _ = server.client().ask("/v2/models/model/infer", {"rows": [row]})
+        assert status == 200
 
 
 def test_a_model_without_features_says_so(trained: Path) -> None:

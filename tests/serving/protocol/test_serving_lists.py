@@ -16,6 +16,7 @@ RAW = RawColumns(["user", "seen"], frozenset({"seen"}))
 VALUES = st.one_of(
     st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=5),
     st.lists(st.text(max_size=3), max_size=5),
+    st.lists(st.booleans(), max_size=5),
 )
 
 
@@ -27,7 +28,7 @@ def test_lists_of_any_length_are_read(lists: list[Any], by_column: bool) -> None
     columns = {"user": list(range(len(lists))), "seen": lists}
     body = json.dumps({"columns": columns} if by_column else {"rows": rows}).encode()
     if len(types) > 1:
-        with pytest.raises(RequestError, match="'seen' must be all strings or all numbers"):
+        with pytest.raises(RequestError, match="'seen' must be all strings, .* got a mixture"):
             parse_request(body, [], [], raw=RAW)
         return
     found: Any = parse_request(body, [], [], raw=RAW).inputs
@@ -41,8 +42,8 @@ def test_lists_of_any_length_are_read(lists: list[Any], by_column: bool) -> None
     [
         ([[1], 2], "'seen' must have a list in each row, got 2"),
         ([[1], "a"], "'seen' must have a list in each row, got 'a'"),
-        ([[[1]], []], "'seen' must be all strings or all numbers, got \\[1\\]"),
-        ([[True], []], "'seen' must be all strings or all numbers"),
+        ([[[1]], []], "'seen' must be all strings, .* got \\[1\\]"),
+        ([[True], [1]], "'seen' must be all strings, .* got a mixture"),
         ([[1 << 63], []], "'seen' must be of integers from"),
     ],
 )

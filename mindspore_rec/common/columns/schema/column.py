@@ -65,7 +65,7 @@ class Column:
         dropout: probability, in (0, 1), that a training step treats the column's value as a value
             without a row; None means that no value is dropped.
         decimal: decimal point of numbers in a column of texts, '.' or ','; None if the column
-            contains numbers.
+            contains numbers. The other of both may separate thousands, as in '1,299.50'.
         statistics: 'folds' or 'past'. With either value, the network also gets two statistics as
             numbers: the mean label and the frequency of the column's value, see `TargetStatistics`.
             With 'folds', the statistics of a training row are computed from other rows. With

@@ -13,11 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mindspore_rec.common.columns.arrow_columns import decoded, is_list, is_text, values_array
+from mindspore_rec.common.columns.arrow_columns import (
+    decoded,
+    is_list,
+    is_text,
+    nulls_of_nan,
+    values_array,
+)
 from mindspore_rec.common.columns.categories import whole_numbers
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
 from mindspore_rec.common.columns.histories import NUMBERS, HistoryValues, whole_values
 from mindspore_rec.common.columns.labels import numbers_and_legal, numbers_of_texts, positive_rows
+from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.times import seconds_of
 from mindspore_rec.common.columns.transforms import GREATEST
@@ -98,13 +105,12 @@ Check = tuple[np.ndarray, str]
 
 def _checks(column: Column, values: pa.Array) -> Iterator[Check]:
     values = decoded(values)
-    kind = values.type
     if column.kind in ("category", "group"):
         yield from _category(column, values)
     elif column.kind in ("number", "integer"):
         yield from _number(column, values)
     elif column.kind in ("list", "text"):
-        _check_nested(column, kind)
+        _check_nested(column, nulls_of_nan(values).type)
     elif column.kind == "history":
         yield from _history(column, values)
     elif column.kind == "time":
@@ -145,11 +151,20 @@ def _category(column: Column, values: pa.Array) -> Iterator[Check]:
     )
 
 
+_NUMBERS = {".": "numbers", ",": "numbers with a decimal comma"}
+
+
 def _number(column: Column, values: pa.Array) -> Iterator[Check]:
     kind = values.type
     if is_text(kind) and column.decimal is not None:
-        values, legal = numbers_and_legal(values, column.decimal)
-        yield _array(legal), "numbers"
+        numbers, legal = numbers_and_legal(values, column.decimal)
+        yield _array(legal), _NUMBERS[column.decimal]
+        if column.kind == "integer":
+            # The column's keys are made of the texts.
+            missing = pc.or_(values.is_null(), are_missing_texts(values))
+            whole = pc.or_(missing, whole_numbers(values).is_valid())
+            yield _array(whole), "whole numbers of digits only (kind: number reads other numbers)"
+        values = numbers
     elif is_text(kind):
         first = values.drop_null()
         shown = f" such as {_shown(first[0].as_py())}" if len(first) else ""
@@ -180,7 +195,7 @@ def _check_nested(column: Column, kind: pa.DataType) -> None:
 
 
 def _history(column: Column, values: pa.Array) -> Iterator[Check]:
-    _check_nested(column, values.type)
+    _check_nested(column, nulls_of_nan(values).type)
     offsets, flat = _lists(column, values)
     for legal, expected in _events(column, decoded(flat)):
         legal_rows = np.ones(len(offsets) - 1, bool)

@@ -23,8 +23,8 @@ from mindspore_rec.common.columns.schema.profile import Profile
 from mindspore_rec.common.columns.schema.text_forms import (
     ListForm,
     are_bracketed,
+    have_units,
     list_form,
-    unread_numbers,
 )
 
 __all__ = ["Choice", "feature_of", "never_recurs_later", "whole_values"]
@@ -116,10 +116,21 @@ def _number(profile: Profile) -> Choice:
         column = NumberColumn(profile.name, decimal=",")
         return Choice(column, "Numbers with a decimal comma, as texts.")
     if profile.form is not None:
-        return Choice(NumberColumn(profile.name, decimal="."), "Numbers, as texts.")
+        number = NumberColumn(profile.name, decimal=".")
+        if profile.form.is_doubtful:
+            return Choice(number, "Numbers with commas between thousands.", _doubt(profile))
+        return Choice(number, "Numbers, as texts.")
     if np.isinf(profile.numbers if profile.numbers is not None else 0).any():
         return Choice(NumberColumn(profile.name), "Numbers, some of them infinite.")
     return Choice(NumberColumn(profile.name), "Numbers with fractions.")
+
+
+def _doubt(profile: Profile) -> str:
+    text = profile.values.filter(pc.match_substring(profile.values, ","))[0].as_py()
+    return (
+        f"column {profile.name!r} has numbers such as {text!r}, whose comma is read as a separator "
+        "of thousands: if it is a decimal point, say decimal: ','"
+    )
 
 
 def _whole(profile: Profile, total_rows: int) -> Choice:
@@ -241,11 +252,10 @@ def _text(profile: Profile, total_rows: int) -> Choice:
         column = CategoryColumn(profile.name, values="text")
         return Choice(column, "Digits with leading zeros, so names and not numbers.")
     column = CategoryColumn(profile.name, values=_values_of(profile.values))
-    unread = unread_numbers(texts)
-    if unread is None:
+    if not have_units(texts):
         return Choice(column, "Texts that recur.")
-    why = f"Numbers with {unread}, such as {texts[0].as_py()!r}, which are not read as numbers."
-    warning = f"column {profile.name!r} has numbers with {unread}, such as {texts[0].as_py()!r}"
+    why = f"Numbers with a unit, such as {texts[0].as_py()!r}, which are not read as numbers."
+    warning = f"column {profile.name!r} has numbers with a unit, such as {texts[0].as_py()!r}"
     return Choice(column, why, f"{warning}: they are categories unless you make numbers of them")
 
 

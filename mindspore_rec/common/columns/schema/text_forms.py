@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mindspore_rec.common.columns.labels import numbers_of_texts
 from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.times import seconds_of
 
@@ -18,18 +19,13 @@ __all__ = [
     "are_bracketed",
     "digit_format",
     "form_of_texts",
+    "have_units",
     "list_form",
     "reads_times",
     "time_format",
-    "unread_numbers",
 ]
 
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 _WHOLE = r"^[+-]?[0-9]{1,18}(\.0*)?$"
-# Points may separate groups of three digits. A decimal comma may follow the digits; no point
-# follows the comma.
-_COMMA = r"^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)?,[0-9]+$|^[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)$"
-_THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})+$"
 _TOO_LONG = r"^[+-]?[0-9]{19,}$"
 _UNIT = r"€|\$|£|¥|%|USD|EUR|GBP|JPY|CNY|kg|g|km|m|cm|mm|l|ml"
 _WITH_UNIT = rf"^((€|\$|£|¥) ?[+-]?[0-9][0-9.,]*|[+-]?[0-9][0-9.,]* ?({_UNIT}))$"
@@ -69,7 +65,8 @@ class TextForm:
             ``[texts]``.
         numbers: the texts as float64 if they are numbers or times, else None.
         decimal: for numbers, the decimal point: '.' or ','.
-        is_doubtful: for times, True if day and month could be swapped, as in 01/02/2026.
+        is_doubtful: for times, True if day and month could be swapped, as in 01/02/2026. For
+            numbers, True if the commas, which separate thousands, could be decimal points.
         has_marks: for numbers, True if some texts, such as '?', mean a missing value.
         is_whole: for numbers, True if all numbers are whole and have at most 18 digits.
         has_leading_zeros: True if some texts have leading zeros, as in '007': the texts are then
@@ -118,7 +115,8 @@ def form_of_texts(texts: pa.Array) -> TextForm:
             is_whole = bool(decimal == "." and _all_match(real, _WHOLE))
             numbers = _spread(values, marks, len(texts))
             marked = bool((is_mark & ~empty).any())
-            return TextForm("number", is_mark, numbers, decimal, False, is_whole, marked)
+            doubtful = decimal == "." and _any_matches(real, ",") and _are_numbers(real, ",")
+            return TextForm("number", is_mark, numbers, decimal, doubtful, is_whole, marked)
         return TextForm("text", empty, has_leading_zeros=True)
     exact = texts.take(pa.array(marks))
     times = time_format(exact)
@@ -133,12 +131,17 @@ def _number_form(texts: pa.Array) -> tuple[str, np.ndarray] | None:
     """Return the decimal point and the numbers, or None if the texts are not numbers."""
     if _any_matches(texts, _TOO_LONG):
         return None  # ids: neither a float nor int64 has so many digits
-    if _all_match(texts, _NUMBER):
-        return ".", texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    if _all_match(texts, _COMMA) and not _all_match(texts, _THOUSANDS + "|" + _WHOLE):
-        plain = pc.replace_substring(pc.replace_substring(texts, ".", ""), ",", ".")
-        return ",", plain.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    if _any_matches(texts, ",$"):
+        return None  # more probably a list
+    for decimal in (".", ","):
+        numbers = numbers_of_texts(texts, decimal)
+        if not numbers.null_count:
+            return decimal, numbers.to_numpy(zero_copy_only=False)
     return None
+
+
+def _are_numbers(texts: pa.Array, decimal: str) -> bool:
+    return bool(numbers_of_texts(texts, decimal).null_count == 0)
 
 
 def time_format(texts: pa.Array) -> tuple[str, bool] | None:
@@ -245,7 +248,7 @@ def list_form(texts: pa.Array) -> ListForm | None:
         >>> list_form(pa.array(["United Kingdom", "France", "Saudi Arabia"])) is None
         True
     """
-    if are_bracketed(texts) or unread_numbers(texts) is not None:
+    if are_bracketed(texts) or have_units(texts):
         return None
     for separator in _SEPARATORS:
         has = pc.match_substring(texts, separator)
@@ -287,16 +290,14 @@ def are_bracketed(texts: pa.Array) -> bool:
     return _all_match(texts, _BRACKETED)
 
 
-def unread_numbers(texts: pa.Array) -> str | None:
-    """Return the reason why texts are not numbers, such as 'a unit'; None if the reason is unknown.
+def have_units(texts: pa.Array) -> bool:
+    """Return True if all texts are numbers with a unit.
 
     Example:
-        >>> unread_numbers(pa.array(["1,299", "12,000"])), unread_numbers(pa.array(["3.50 €"]))
-        ('commas between thousands', 'a unit')
+        >>> have_units(pa.array(["$1,299", "3.50 €"])), have_units(pa.array(["1,299"]))
+        (True, False)
     """
-    if _all_match(texts, _THOUSANDS + "|" + _WHOLE) and _any_matches(texts, _THOUSANDS):
-        return "commas between thousands"
-    return "a unit" if _all_match(texts, _WITH_UNIT) else None
+    return _all_match(texts, _WITH_UNIT)
 
 
 def _any_matches(texts: pa.Array, pattern: str) -> bool:
