@@ -152,4 +152,30 @@ _CODES = Defect(
     Pytest(names=("tests/feature/test_positive_values.py", "-k", "codes")),
 )
 
-MENDED = [_EXPLAIN, _IDLE, _KEPT, _EQUAL, _PATIENCE, _PASSES, _MAPPED, _MISSING, _LABELS, _CODES]
+_PRECISION = Defect(
+    33,
+    "A restart with another precision loses the rows of earlier deltas.",
+    (
+        Edit(
+            "mindspore_rec/common/run/rows.py",
+            "np.empty(0, dtype) if replaced else retyped(rows, dtype)",
+            "np.empty(0, dtype)",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/checkpoint/test_checkpoint_precision.py", "-k", "restarts")),
+)
+
+MENDED = [
+    _EXPLAIN,
+    _IDLE,
+    _KEPT,
+    _EQUAL,
+    _PATIENCE,
+    _PASSES,
+    _MAPPED,
+    _MISSING,
+    _LABELS,
+    _CODES,
+    _PRECISION,
+]
