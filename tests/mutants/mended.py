@@ -166,6 +166,20 @@ _PRECISION = Defect(
     Pytest(names=("tests/checkpoint/test_checkpoint_precision.py", "-k", "restarts")),
 )
 
+_RATES = Defect(
+    34,
+    "A restart does not use the learning rate for which the program asks.",
+    (
+        Edit(
+            "mindspore_rec/train/checkpoint/rec_checkpoint.py",
+            "load_chain(cell, chain, shares, new_rates=True)",
+            "load_chain(cell, chain, shares)",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/train/test_train_rates.py", "-k", "restart")),
+)
+
 MENDED = [
     _EXPLAIN,
     _IDLE,
@@ -178,4 +192,5 @@ MENDED = [
     _LABELS,
     _CODES,
     _PRECISION,
+    _RATES,
 ]
