@@ -180,6 +180,20 @@ _RATES = Defect(
     Pytest(names=("tests/train/test_train_rates.py", "-k", "restart")),
 )
 
+_NETWORK = Defect(
+    35,
+    "A restart removes the network that servers need, before there is another one.",
+    (
+        Edit(
+            "mindspore_rec/train/checkpoint/network_process.py",
+            "if not self._has_network():",
+            "if True:",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/checkpoint/test_checkpoint_network_copy.py",)),
+)
+
 MENDED = [
     _EXPLAIN,
     _IDLE,
@@ -193,4 +207,5 @@ MENDED = [
     _CODES,
     _PRECISION,
     _RATES,
+    _NETWORK,
 ]
