@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import mindspore as ms
 import numpy as np
@@ -22,14 +23,20 @@ from mindspore_rec import (
     TrainStep,
 )
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
-from mindspore_rec.common.run.chain import entry_at
+from mindspore_rec.common.run.chain import entry_at, entry_name, newest_chain
+from mindspore_rec.common.run.digests import check_digests
 from mindspore_rec.common.run.export import export_table
+from mindspore_rec.common.run.merge import merge_chain
+from mindspore_rec.common.run.rows import later_dtypes, table_columns
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.parameter import from_bfloat16
+from mindspore_rec.train.checkpoint.load import load_chain
+from mindspore_rec.train.checkpoint.run_writer import RunWriter
 from tests.support.native_table import native_of
 from tests.support.networks import Quadratic
 
 NAME = "checkpoint.precision"
+STATES: dict[str, Any] = {"objects": {}, "random": {}}
 DTYPES = [(ms.bfloat16, ms.bfloat16), (ms.float16, ms.bfloat16), (ms.bfloat16, ms.float32)]
 
 
@@ -149,6 +156,55 @@ def test_float32_loads_into_two_bytes_and_back(tmp_path: Path) -> None:
     again = _Run()
     load_checkpoint(again.cell, tmp_path / "narrow")
     assert again.rows() == before
+
+
+@pytest.mark.parametrize(
+    "lives",
+    [
+        [{}, {"value_dtype": ms.bfloat16}, {"value_dtype": ms.bfloat16}],
+        [{}, {"state_dtype": ms.bfloat16}, {}],
+        [{"value_dtype": ms.bfloat16}, {}, {"value_dtype": ms.float16}],
+    ],
+)
+def test_restarts_with_other_precisions_keep_every_row(
+    tmp_path: Path, lives: list[dict[str, Any]]
+) -> None:
+    """The files have the rows of the memory, bit for bit, also rows that no later step trained."""
+    expected = b""
+    for life, settings in enumerate(lives):
+        run = _Run(**settings)
+        writer = RunWriter(tmp_path, 2, None, None, keep_digests=True)
+        if life:
+            chain = newest_chain(tmp_path)
+            load_chain(run.cell, chain)
+            writer.go_on(chain[-1], [run.table])
+        writer.begin(mock.Mock(rank=0, size=1))
+        if not life:
+            writer.write_first(run.cell, 0, STATES)
+        run.train(10 * life, 10 * life + 2)
+        writer.save(run.cell, 10 * life + 2, lambda: STATES, full=False)
+        writer.close()
+        expected = run.rows()
+        run.table.close()
+        again = _Run(**settings)
+        load_chain(again.cell, newest_chain(tmp_path))
+        assert again.rows() == expected
+        again.table.close()
+    chain = newest_chain(tmp_path)
+    assert [entry.kind for entry in chain] == ["full", "delta", "delta", "delta"]
+    check_digests(chain)
+    rounded: dict[int, bytes] = {}
+    for entry, later in zip(chain, later_dtypes(chain, NAME), strict=True):
+        for part in table_columns(entry, NAME, later):
+            rounded.update(zip(part["keys"].tolist(), map(bytes, part["values"]), strict=True))
+    merge_chain(chain, tmp_path / entry_name(chain[-1].step, "full"))
+    merged = newest_chain(tmp_path)
+    assert [entry.kind for entry in merged] == ["full"]
+    last = _Run(**lives[-1])
+    load_chain(last.cell, merged)
+    assert last.rows() == expected
+    rows = native_of(last.table).export_rows()
+    assert rounded == dict(zip(rows["keys"].tolist(), map(bytes, rows["values"]), strict=True))
 
 
 def test_frequencies_stay_float32(tmp_path: Path) -> None:

@@ -185,7 +185,49 @@ _PREPARED = Defect(
     GoogleTest(names="TableDevice.*"),
 )
 
+_PRECISION = Defect(
+    35,
+    "A restart with another precision loses the rows of earlier deltas.",
+    (
+        Edit(
+            "mindspore_rec/common/run/rows.py",
+            "np.empty(0, dtype) if replaced else retyped(rows, dtype)",
+            "np.empty(0, dtype)",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/checkpoint/test_checkpoint_precision.py", "-k", "restarts")),
+)
+
+_RATES = Defect(
+    36,
+    "A restart does not use the learning rate for which the program asks.",
+    (
+        Edit(
+            "mindspore_rec/train/checkpoint/rec_checkpoint.py",
+            "load_chain(cell, chain, shares, new_rates=True)",
+            "load_chain(cell, chain, shares)",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/train/test_train_rates.py", "-k", "restart")),
+)
+
+_NETWORK = Defect(
+    37,
+    "A restart removes the network that servers need, before there is another one.",
+    (
+        Edit(
+            "mindspore_rec/train/checkpoint/network_process.py",
+            "if not self._has_network():",
+            "if True:",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/checkpoint/test_checkpoint_network_copy.py",)),
+)
+
 MENDED = [
     *(_EXPLAIN, _IDLE, _KEPT, _EQUAL, _PATIENCE, _PASSES, _MAPPED, _MISSING, _LABELS, _CODES),
-    *(_WATERMARK, _PREPARED),
+    *(_WATERMARK, _PREPARED, _PRECISION, _RATES, _NETWORK),
 ]

@@ -23,7 +23,14 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.train import Callback, RunContext
 
-from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel, tables_of
+from mindspore_rec import (
+    HashEmbeddingLookup,
+    LazyAdam,
+    RecCheckpoint,
+    RecModel,
+    TableConfig,
+    tables_of,
+)
 from mindspore_rec.checkpoint import Publication
 
 FIELDS = 3
@@ -33,10 +40,15 @@ UNKNOWN = -7.0
 class Marked(nn.Cell):
     """Rows of two tables and a dense weight, side by side."""
 
-    def __init__(self, name: str = "serving", dim: int = 4) -> None:
+    def __init__(self, name: str = "serving", dim: int = 4, value_dtype: Any = ms.float32) -> None:
         super().__init__()
         self.one = HashEmbeddingLookup(
-            dim, ms.int64, name=f"{name}.one", serving_unknown_value=UNKNOWN
+            config=TableConfig(
+                dim,
+                name=f"{name}.one",
+                value_dtype=value_dtype,
+                serving_unknown_value=UNKNOWN,
+            )
         )
         self.two = HashEmbeddingLookup(1, ms.int64, name=f"{name}.two", serving_unknown_value=0.5)
         self.weight = Parameter(Tensor(np.zeros((1, 2), np.float32)), name="weight")

@@ -15,6 +15,7 @@ from mindspore.train import Callback
 
 from mindspore_rec import (
     CacheConfig,
+    CombinedOptimizer,
     EarlyStopping,
     EvalCallback,
     LazyAdam,
@@ -25,8 +26,10 @@ from mindspore_rec import (
     save_checkpoint,
     tables_of,
 )
+from mindspore_rec.optim import FTRL, SGD
 from mindspore_rec.train import RateSchedule
 from mindspore_rec.train.callbacks.rates import constant_rates
+from mindspore_rec.train.checkpoint import run_writer
 from tests.train.test_train_plateau import Scripted, batch, make_model, same_files, weights
 
 
@@ -115,6 +118,90 @@ def test_a_restart_continues_the_schedule(unique: Any, tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", name, 12)
     assert run(tmp_path / "parts", name, 2, 7, 12) == whole
     assert same_files(tmp_path / "whole_12", tmp_path / "parts_12")
+
+
+def combined(params: Any, learning_rate: float) -> Any:
+    tables = [each for each in params if "dense" not in each.name]
+    dense = [each for each in params if "dense" in each.name]
+    return CombinedOptimizer([LazyAdam(tables, learning_rate), SGD(dense, learning_rate)])
+
+
+def listed(params: Any, learning_rate: float) -> Any:
+    return LazyAdam(params, [learning_rate] * round(200 * learning_rate))
+
+
+class Lives:
+    """Processes that train one run, as far as they can be had within one."""
+
+    def __init__(self, folder: Path, name: str, optimizer: Any, log: Any) -> None:
+        self._folder, self._name, self._optimizer, self._log = folder, name, optimizer, log
+
+    def begin(self, rate: float) -> tuple[RecModel, RecCheckpoint, list[float], list[str]]:
+        """Return the rates and warnings after a restart that asks for a rate, too."""
+        self._log.clear()
+        model = make_model(
+            self._name,
+            [],
+            lambda params, learning_rate: self._optimizer(params, learning_rate=rate),
+        )
+        checkpoint = RecCheckpoint(self._folder, every_steps=100, data_starts_over=True)
+        checkpoint.restore(model)
+        cell = model.train_network
+        rates = [
+            float(each.asnumpy().max()) for each in cell.get_parameters() if "_rate" in each.name
+        ]
+        return model, checkpoint, rates, list(self._log.messages)
+
+    def train(self, rate: float, factor: float = 1.0) -> None:
+        model, checkpoint, *_ = self.begin(rate)
+        for each in model.train_network.get_parameters():
+            if "_rate" in each.name:
+                each.set_data(each * factor)
+        model.train(1, Data(), checkpoint, progress=False)
+
+
+@pytest.mark.parametrize("optimizer", [LazyAdam, groups, combined, listed, FTRL])
+def test_a_restart_may_ask_for_other_rates(
+    unique: Any, tmp_path: Path, optimizer: Any, caplog: Any, monkeypatch: Any
+) -> None:
+    lives = Lives(tmp_path, unique(), optimizer, caplog)
+    *_, first, _ = lives.begin(0.1)
+    lives.train(0.1, factor=0.5)  # as after a ReduceLROnPlateau
+    *_, rates, warnings = lives.begin(0.1)
+    assert rates == pytest.approx([0.5 * each for each in first], rel=1e-6) and not warnings
+    *_, rates, warnings = lives.begin(0.3)
+    assert len(warnings) == len(rates)
+    if optimizer is FTRL:
+        assert rates == pytest.approx([0.05]) and "the saved rate" in warnings[0]
+        return
+    assert rates == pytest.approx([3 * each for each in first], rel=1e-6)
+    texts = ("60 rates", "20 rates") if optimizer is listed else ("is 0.3", "was 0.1")
+    assert all(text in warnings[-1] for text in texts)
+    with monkeypatch.context() as patched:  # as an earlier version
+        patched.setattr(run_writer, "asked_rates", lambda cell: {})
+        lives.train(0.3)
+    if optimizer is not listed:
+        *_, again, warnings = lives.begin(0.1)
+        assert again == rates and not warnings
+
+
+def test_a_schedule_scales_the_new_rate_of_a_restart(unique: Any, tmp_path: Path) -> None:
+    name, rates = unique(), Rates()
+
+    def train(rate: float, crash: int) -> float:
+        model = make_model(name, [], lambda params, learning_rate: LazyAdam(params, rate))
+        checkpoint = RecCheckpoint(tmp_path, every_steps=100, delta_every_steps=1)
+        checkpoint.restore(model)
+        schedule = RateSchedule(cuts=[(2, 0.5), (14, 0.1)])
+        model.train(3, Data(), [schedule, rates, checkpoint, Crash(crash)], progress=False)
+        (after,) = constant_rates(model.train_network, "test")
+        return float(after.asnumpy())
+
+    with suppress(ConnectionError):
+        train(0.1, 9)
+    assert train(0.4, 100) == pytest.approx(0.4)
+    factors = [0.1] * 2 + [0.05] * 6 + [0.2] * 6 + [0.02] * 4
+    assert [each[0] for each in rates.seen] == pytest.approx(factors)
 
 
 def test_arguments_of_a_schedule_are_checked(unique: Any) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mindspore_rec.common.rows.host_table import HostTable
 from mindspore_rec.common.run.chain import Entry
 from mindspore_rec.common.run.counter_file import admission_of, read_counters
@@ -14,7 +16,7 @@ from mindspore_rec.common.run.errors import CheckpointError
 from mindspore_rec.common.run.rows import (
     check_alike,
     deleted_keys,
-    dtype_of,
+    rounded,
     rows_at,
     table_entry,
     table_rows,
@@ -62,7 +64,7 @@ def check_whole_rows(
     """
     for name in names:
         check_alike(chain, name)
-        if len({dtype_of(entry, name) for entry in chain}) > 1:
+        if len({table_entry(entry, name)["state_width"] for entry in chain}) > 1:
             # Reading all rows checks that every row has the state of the newest optimizer.
             share = ALL if shares is None else shares[name]
             for _ in () if share is None else rows_at(chain, name, share):
@@ -133,16 +135,19 @@ class TableUpdate:
     Args:
         entry: a delta, or a full checkpoint, which replaces all rows.
         name: name of the table.
+        later: dtypes that the rows got in later checkpoints of a chain, see `later_dtypes`. The
+            rows of `entry` are rounded to these dtypes. Default: none.
 
     Raises:
         CheckpointError: the checkpoint lacks the table, or a file of the checkpoint is damaged.
     """
 
-    def __init__(self, entry: Entry, name: str) -> None:
+    def __init__(self, entry: Entry, name: str, later: Sequence[np.dtype] = ()) -> None:
         self._saved = table_entry(entry, name)
         self._replaces = entry.kind == "full"
         self._deleted = deleted_keys(entry, name)
-        self._parts = [to_arrays(rows) for rows in table_rows(entry, name) if len(rows)]
+        parts = (rounded(rows, later) for rows in table_rows(entry, name))
+        self._parts = [to_arrays(rows) for rows in parts if len(rows)]
 
     def apply(self, table: HostTable) -> None:
         """Apply the change to the table. No other thread may change the table during this call.

@@ -74,6 +74,9 @@ def check_fields(manifest: Any) -> None:
     if manifest.get("watermark", 0) is not None:
         _int("watermark", manifest, 0, _MOST_TIME)
     _check_model(manifest.get("model", 0))
+    rates = manifest.get("asked_rates", {})
+    texts = isinstance(rates, dict) and all(isinstance(each, str) for each in rates.values())
+    _require(texts, "asked_rates", "texts by name", rates)
     workers = _workers(manifest)
     files = manifest.get("files")
     _check_files(files, workers)

@@ -18,8 +18,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ import numpy as np
 from mindspore_rec import _native
 from mindspore_rec.common.columns.tensors import TensorSpec, parsed_specs
 from mindspore_rec.common.run.errors import CheckpointError
-from mindspore_rec.common.run.manifest import TEMPORARY, new_id, sync_files
+from mindspore_rec.common.run.manifest import TEMPORARY, new_directory, new_id, sync_files
+from mindspore_rec.common.sync import sync
 
 __all__ = [
     "DESCRIPTION",
@@ -38,6 +39,7 @@ __all__ = [
     "NetworkFile",
     "ParameterSpec",
     "copy_network",
+    "new_network",
     "read_network",
     "remove_network",
     "write_reason",
@@ -174,6 +176,28 @@ def copy_network(run: Path, target: Path) -> bool:
         shutil.rmtree(target / NETWORK, ignore_errors=True)
         return False
     return True
+
+
+@contextmanager
+def new_network(path: Path) -> Iterator[Path]:
+    """Yield a new directory, which becomes the network of a run or a checkpoint at the end.
+
+    Until then, and after an error, predictors read the old network.
+
+    Args:
+        path: directory of the run or the checkpoint.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    made, old = (path / f"{TEMPORARY}{NETWORK}.{new_id()}" for _ in range(2))
+    with new_directory(made) as directory:
+        yield directory
+    with suppress(FileNotFoundError):
+        os.rename(path / NETWORK, old)
+    os.rename(made, path / NETWORK)
+    sync(path)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def remove_network(path: Path) -> None:

@@ -17,8 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-
 from mindspore_rec.common.run.chain import Entry, entry_at, parse_entry_name, verify
 from mindspore_rec.common.run.contents import DENSE, legal_keys
 from mindspore_rec.common.run.errors import CheckpointError
@@ -31,7 +29,7 @@ from mindspore_rec.common.run.manifest import (
 )
 from mindspore_rec.common.run.manifest_fields import state_files, workers_of
 from mindspore_rec.common.run.network_file import DESCRIPTION, NETWORK, remove_network
-from mindspore_rec.common.run.row_format import narrowed, widened
+from mindspore_rec.common.run.row_format import retyped
 from mindspore_rec.common.run.share import parts_of
 from mindspore_rec.common.run.table_file import described_type, read_rows, row_type, write_rows
 
@@ -238,7 +236,7 @@ class Publisher:
         parts = []
         for part in parts_of(table):
             rows = read_rows(source / part["file"], before, part["rows"], legal)
-            changed = (_without_state(each, after) for each in rows)
+            changed = (retyped(each, after) for each in rows)
             write_rows(changed, after, directory / part["file"])
             if "deleted" in part:
                 link_or_copy(source / part["deleted"], directory / part["deleted"])
@@ -288,13 +286,3 @@ def _readable(root: Path) -> tuple[list[Entry], dict[Path, CheckpointError]]:
         except CheckpointError as error:
             damaged[path] = error
     return sorted(checkpoints, key=lambda entry: (entry.step, entry.kind)), damaged
-
-
-def _without_state(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    made = np.empty(len(rows), dtype)
-    for name in dtype.names or ():
-        if name == "value" and rows.dtype[name] != dtype[name]:
-            made[name] = narrowed(widened(rows)[name], dtype[name].base)
-        else:
-            made[name] = rows[name]
-    return made

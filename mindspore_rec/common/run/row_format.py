@@ -32,6 +32,7 @@ __all__ = [
     "flat_of",
     "list_type",
     "narrowed",
+    "retyped",
     "widened",
 ]
 
@@ -165,3 +166,21 @@ def widened(rows: np.ndarray) -> np.ndarray:
         else:
             wide[name] = rows[name]
     return wide
+
+
+def retyped(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Convert rows to the fields and types of `dtype`, and round as a table of these types does.
+
+    Example:
+        >>> rows = np.zeros(1, [("key", "<i8"), ("value", "<f4", (2,)), ("count", "<u4")])
+        >>> rows["value"] = 1.001
+        >>> widened(retyped(rows, np.dtype([("key", "<i8"), ("value", "<u2", (2,))])))["value"]
+        array([[1., 1.]], dtype=float32)
+    """
+    if rows.dtype == dtype:
+        return rows
+    wide, made = widened(rows), np.empty(len(rows), dtype)
+    for name in dtype.names or ():
+        same = rows.dtype[name] == dtype[name]
+        made[name] = rows[name] if same else narrowed(wide[name], dtype[name].base)
+    return made

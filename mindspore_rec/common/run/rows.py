@@ -8,6 +8,7 @@ unchanged rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,15 @@ from mindspore_rec.common.run.chain import Entry
 from mindspore_rec.common.run.contents import legal_keys
 from mindspore_rec.common.run.errors import CheckpointError
 from mindspore_rec.common.run.key_merge import merged_by_key
+from mindspore_rec.common.run.row_format import retyped
 from mindspore_rec.common.run.share import ALL, Share, parts_of
-from mindspore_rec.common.run.table_file import described_type, read_columns, read_keys, read_rows
+from mindspore_rec.common.run.table_file import (
+    described_type,
+    read_columns,
+    read_keys,
+    read_rows,
+    to_arrays,
+)
 
 _MERGED_ROWS = 65536  # held of all parts of a table while they are merged
 _FEWEST_ROWS = 1024  # of them of one part
@@ -26,6 +34,8 @@ __all__ = [
     "check_alike",
     "deleted_keys",
     "dtype_of",
+    "later_dtypes",
+    "rounded",
     "rows_at",
     "table_columns",
     "table_entry",
@@ -70,11 +80,24 @@ def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarr
     return rows if share.is_part_of(len(parts)) else _of_share(rows, share)
 
 
-def table_columns(entry: Entry, name: str) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the rows of a checkpoint, as dicts of arrays, in any order (see `read_columns`)."""
+def table_columns(
+    entry: Entry, name: str, later: Sequence[np.dtype] = ()
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the rows of a checkpoint, as dicts of arrays, in any order (see `read_columns`).
+
+    Args:
+        entry: the checkpoint.
+        name: name of the table.
+        later: dtypes to which the rows are rounded, see `later_dtypes`. Default: none.
+    """
     table, dtype = table_entry(entry, name), dtype_of(entry, name)
     for part in parts_of(table):
-        yield from read_columns(entry.path / part["file"], dtype, part["rows"], legal_keys(table))
+        path, legal = entry.path / part["file"], legal_keys(table)
+        if later:
+            for rows in read_rows(path, dtype, part["rows"], legal):
+                yield to_arrays(rounded(rows, later), with_state=False)
+        else:
+            yield from read_columns(path, dtype, part["rows"], legal)
 
 
 def _of_share(rows: Iterator[np.ndarray], share: Share) -> Iterator[np.ndarray]:
@@ -117,9 +140,10 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
 def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[np.ndarray]:
     """Apply a chain of checkpoints, and yield a table's rows by ascending key, a part at a time.
 
-    The rows are the same as in a full checkpoint of the chain's state. Rows whose age has reached
-    the table's limit are not yielded. A row without an event time gets the table's first event time
-    if the first event time was set after the full checkpoint.
+    The rows are the same as in a full checkpoint of the chain's state. If the table got another
+    precision at a restart, the rows of earlier checkpoints are rounded as the restart rounded them.
+    Rows whose age has reached the table's limit are not yielded. A row without an event time gets
+    the table's first event time if the first event time was set after the full checkpoint.
 
     Args:
         chain: checkpoints from `newest_chain`. Each checkpoint may have been written by a different
@@ -132,6 +156,7 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
     """
     check_alike(chain, name)
     changed, gone = _changes(chain, name, share)
+    later = later_dtypes(chain, name)[0]
     first_time = _first_time(chain, name)
     overridden = np.union1d(changed["key"], gone)
     done = 0
@@ -139,16 +164,44 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
         kept = part[~_contains(overridden, part["key"])]
         if not len(kept):
             kept = changed[:0]
-        elif kept.dtype != changed.dtype:
+        elif any(_widths(dtype) != _widths(kept.dtype) for dtype in later):
             raise CheckpointError(
                 f"{chain[-1].path} has other optimizer states in table '{name}' than "
                 f"{chain[0].path}, but not for every row"
             )
+        else:
+            kept = rounded(kept, later)
         last = part["key"][-1]
         upto = int(np.searchsorted(changed["key"], last, side="right"))
         yield _finished(_joined(kept, changed[done:upto]), chain[-1], name, first_time)
         done = upto
     yield _finished(changed[done:], chain[-1], name, first_time)
+
+
+def later_dtypes(chain: Sequence[Entry], name: str) -> list[tuple[np.dtype, ...]]:
+    """Return, for each checkpoint of a chain, the dtypes that a table's rows get after it.
+
+    The dtypes are in the order of the changes. Most tables keep their dtype, so most of the tuples
+    are empty.
+    """
+    later: list[tuple[np.dtype, ...]] = [()]
+    for before, after in reversed(list(pairwise(dtype_of(entry, name) for entry in chain))):
+        later.append(later[-1] if before == after else (after, *later[-1]))
+    return later[::-1]
+
+
+def rounded(rows: np.ndarray, later: Sequence[np.dtype]) -> np.ndarray:
+    """Round rows as restarts with other precisions have rounded them.
+
+    Args:
+        rows: rows of a checkpoint.
+        later: the checkpoint's element of `later_dtypes`. A dtype with another width is of another
+            optimizer, which has no rows in common with `rows`, and is ignored.
+    """
+    for dtype in later:
+        if _widths(dtype) == _widths(rows.dtype):
+            rows = retyped(rows, dtype)
+    return rows
 
 
 def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarray, np.ndarray]:
@@ -157,17 +210,24 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # A change of the dtype means that the table's optimizer was replaced before this delta.
-            # The first delta after a new optimizer contains all rows, with the new optimizer's
-            # state.
-            dtype = dtype_of(entry, name)
-            rows = np.empty(0, dtype)
+            # Another width means that the table's optimizer was replaced before this delta. The
+            # first delta after a new optimizer contains all rows, with the new optimizer's state.
+            # Another precision means that a restart rounded all rows. The delta contains only the
+            # rows that changed after the restart.
+            before, dtype = dtype, dtype_of(entry, name)
+            replaced = _widths(before) != _widths(dtype)
+            rows = np.empty(0, dtype) if replaced else retyped(rows, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])
         deleted = deleted_keys(entry, name, share)
         changed = np.union1d(now["key"], deleted)
         rows = _joined(rows[~_contains(changed, rows["key"])], now)
         gone = np.union1d(gone[~_contains(changed, gone)], deleted)
     return rows, gone
+
+
+def _widths(dtype: np.dtype) -> tuple[Any, ...]:
+    """Return the columns of rows and how many numbers they have, whatever the numbers' types."""
+    return tuple((column, dtype[column].shape) for column in dtype.names or ())
 
 
 def _joined(rows: np.ndarray, more: np.ndarray) -> np.ndarray:

@@ -204,7 +204,9 @@ class Catalog:
     def next_chain(self, applied: Entry) -> list[Entry]:
         """Return the next checkpoints to apply: one delta, or a full checkpoint and deltas, or [].
 
-        A full checkpoint, together with the deltas that follow it, replaces the whole state.
+        A full checkpoint, together with the deltas that follow it, replaces the whole state. If a
+        restart of the training has changed a table's precision, all rows were rounded, and the
+        whole state is replaced.
 
         A training that goes back to an earlier step removes all newer checkpoints. If the applied
         checkpoint was removed and there is no newer checkpoint, return the chain of the newest
@@ -218,7 +220,8 @@ class Catalog:
         own = [entry for entry in self.good if entry.run == applied.run]
         for entry in own:
             if entry.kind == "delta" and entry.parent == applied.state:
-                return [entry]
+                same = _precisions(entry) == _precisions(applied)
+                return [entry] if same else self._chain_to([entry]) or [entry]
         newer = [entry for entry in own if entry.step > applied.step]
         if newer:
             chain = self._chain_to(newer)
@@ -256,6 +259,10 @@ class Catalog:
                 chain.append(deltas[state])
                 state = deltas[state].parent
         return None
+
+
+def _precisions(entry: Entry) -> dict[str, Any]:
+    return {name: each.get("value_dtype") for name, each in entry.manifest["tables"].items()}
 
 
 def _fingerprint(path: str | Path) -> Any:

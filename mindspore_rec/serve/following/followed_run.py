@@ -115,7 +115,7 @@ class FollowedRun:
     # ---- the first state
 
     def _load_first(self, deadline: float, poll_seconds: float) -> None:
-        missing = f"there is no checkpoint in {self.path}"
+        missing, told = f"there is no checkpoint in {self.path}", ""
         while True:
             self._catalog.refresh()
             while chain := self._catalog.first_chain():
@@ -135,6 +135,9 @@ class FollowedRun:
                 raise errors[0]
             if time.monotonic() >= deadline:
                 raise TimeoutError(missing)
+            if missing != told:
+                logger.warning("waiting: %s", missing)
+                told = missing
             time.sleep(poll_seconds)
 
     def _reject_damaged(self, chain: Sequence[Entry], error: ValueError) -> None:

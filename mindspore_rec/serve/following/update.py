@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from mindspore_rec.common.run.array_file import read_arrays
 from mindspore_rec.common.run.chain import Entry, verify
 from mindspore_rec.common.run.contents import DENSE
 from mindspore_rec.common.run.load_tables import TableUpdate, check_tables
 from mindspore_rec.common.run.matching import matched
+from mindspore_rec.common.run.rows import later_dtypes
 from mindspore_rec.serve.following.catalog import ChainError
 from mindspore_rec.serve.following.served import Served
 
@@ -37,22 +39,19 @@ class Update:
         self._served = served
         self._tables: list[tuple[str, TableUpdate]] = []
         for entry in chain:
-            try:
+            with _errors_of(entry):
                 verify(entry)
                 check_tables(served.tables, entry)
-                self._tables += [(name, TableUpdate(entry, name)) for name in served.tables]
-            except ValueError as error:
-                if not entry.path.is_dir():
-                    raise FileNotFoundError(f"{entry.path} was removed") from None
-                raise ChainError(entry.path, str(error)) from error
+        later = {name: later_dtypes(chain, name) for name in served.tables}
+        for i, entry in enumerate(chain):
+            with _errors_of(entry):
+                self._tables += [
+                    (name, TableUpdate(entry, name, later[name][i])) for name in served.tables
+                ]
         source = self.last.path / DENSE
-        try:
+        with _errors_of(self.last):
             self._features = served.learned(self.last)
             self._dense = matched(served.runner.parameters, read_arrays(source), source)
-        except ValueError as error:
-            if not self.last.path.is_dir():
-                raise FileNotFoundError(f"{self.last.path} was removed") from None
-            raise ChainError(self.last.path, str(error)) from error
 
     def apply(self) -> None:
         """Change the network and its features, which no other thread may use during the call."""
@@ -60,3 +59,16 @@ class Update:
         for name, update in self._tables:
             update.apply(self._served.tables[name])
         self._served.runner.set_parameters(self._dense)
+
+
+@contextmanager
+def _errors_of(entry: Entry) -> Iterator[None]:
+    """Raise a ValueError as a ChainError that names the checkpoint, or a FileNotFoundError if the
+    checkpoint was removed.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if not entry.path.is_dir():
+            raise FileNotFoundError(f"{entry.path} was removed") from None
+        raise ChainError(entry.path, str(error)) from error

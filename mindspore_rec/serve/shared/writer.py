@@ -24,7 +24,7 @@ from mindspore_rec.common.run.load_tables import TableUpdate, check_tables
 from mindspore_rec.common.run.manifest import new_directory
 from mindspore_rec.common.run.matching import matched
 from mindspore_rec.common.run.network_file import NETWORK, NetworkFile, read_network
-from mindspore_rec.common.run.rows import check_alike, table_columns, table_entry
+from mindspore_rec.common.run.rows import check_alike, later_dtypes, table_columns, table_entry
 from mindspore_rec.common.run.share import parts_of
 from mindspore_rec.serve.following.catalog import ChainError
 from mindspore_rec.serve.following.scrub import ComparedRows
@@ -89,11 +89,12 @@ class _Writer(Runner):
                 table.clear_rows()
                 saved = table_entry(chain[0], name)
                 table.reserve(sum(part["rows"] for part in parts_of(saved)))
-                for arrays in table_columns(chain[0], name):
+                later = later_dtypes(chain, name)
+                for arrays in table_columns(chain[0], name, later[0]):
                     table.import_rows(**arrays)
                 table.set_clock(saved["step"], saved["event_time"])
-                for entry in chain[1:]:
-                    TableUpdate(entry, name).apply(table)
+                for entry, dtypes in zip(chain[1:], later[1:], strict=True):
+                    TableUpdate(entry, name, dtypes).apply(table)
                 table.set_horizon(*table_entry(last, name)["ages_at"])
             values = matched(self.parameters, read_arrays(last.path / DENSE), last.path / DENSE)
             for check in checks:

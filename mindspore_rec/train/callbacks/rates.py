@@ -14,6 +14,7 @@ from mindspore.train import RunContext
 
 from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.train.callbacks.resumed import ResumedCallback, steps_before
+from mindspore_rec.train.optim.asked_rates import is_changed
 from mindspore_rec.train.optim.combined import CombinedOptimizer
 from mindspore_rec.train.optim.ftrl import FTRL
 
@@ -83,6 +84,7 @@ class RateSchedule(ResumedCallback):
     def _reset(self) -> None:
         self._base: list[float] = []  # the rates before multiplication
         self._last = 1.0  # factor of the last step
+        self._resumed = False  # until the first step after a saved state was restored
 
     def factor(self, step: int) -> float:
         """Return the factor that multiplies the rates in step `step`; the first step is 1."""
@@ -103,6 +105,7 @@ class RateSchedule(ResumedCallback):
         """Restore a saved state after the training has begun."""
         base, last = [float(each) for each in state["base"]], float(state["last"])
         self._base, self._last = base, last
+        self._resumed = True
 
     runs_last = 3  # after an EarlyStopping, which restores the rates of its best step
 
@@ -114,14 +117,26 @@ class RateSchedule(ResumedCallback):
         """Set the learning rates of the step."""
         run = run_context.original_args()
         factor = self.factor(steps_before(run) + run.cur_step_num)
-        if factor == self._last:
+        if factor == self._last and not self._resumed:
             return
         rates = constant_rates(run.train_network, type(self).__name__)
+        if self._resumed and not self._begin_again(rates) and factor == self._last:
+            return
         if not self._base:
             self._base = [float(rate.asnumpy()) for rate in rates]
         for rate, base in zip(rates, self._base, strict=True):
             set_rate(rate, base * factor)
         self._last = factor
+
+    def _begin_again(self, rates: Sequence[ms.Parameter]) -> bool:
+        """Use the new rates of a restarted program; return whether there are new rates."""
+        self._resumed = False
+        if self._base:
+            self._base = [
+                float(rate.asnumpy()) if is_changed(rate) else base
+                for rate, base in zip(rates, self._base, strict=True)
+            ]
+        return any(is_changed(rate) for rate in rates)
 
     def on_train_end(self, run_context: RunContext) -> None:
         """Restore the original rates, unless the training was interrupted."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,32 +35,35 @@ def dense_arrays(cell: nn.Cell) -> Arrays:
     return arrays
 
 
-def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
+def set_dense(cell: nn.Cell, arrays: Arrays, source: Path, kept: Sequence[Parameter] = ()) -> None:
     """Set the cell's parameters; ignore values whose names are not names of parameters.
 
     Args:
         cell: a network or a training cell.
         arrays: values by parameter name.
         source: path from which the values were read, for error messages.
+        kept: parameters that are not set. Default: none.
 
     Raises:
         CheckpointError: a parameter has no value, or its value has the wrong shape or a dtype of
             the wrong kind. A CheckpointError is raised before any parameter changes.
     """
-    pairs = matched(dense_parameters(cell), arrays, source)
+    pairs = matched(dense_parameters(cell, kept), arrays, source)
     new: dict[str, Any] = {
         parameter.name: Parameter(Tensor(array), name=parameter.name) for parameter, array in pairs
     }
     if new:
-        # The anchors are included, because MindSpore would otherwise warn about parameters without
-        # a value.
-        new.update({each.name: each for each in cell.get_parameters() if _is_anchor(each)})
+        # The anchors and the parameters in `kept` are included, because MindSpore would otherwise
+        # warn about parameters without a value.
+        new = {each.name: each for each in cell.get_parameters()} | new
         ms.load_param_into_net(cell, new)
 
 
-def dense_parameters(cell: nn.Cell) -> list[Parameter]:
-    """Return all parameters of a cell except the tables' anchors."""
-    return [each for each in cell.get_parameters() if not _is_anchor(each)]
+def dense_parameters(cell: nn.Cell, left_out: Sequence[Parameter] = ()) -> list[Parameter]:
+    """Return all parameters of a cell except the tables' anchors and the parameters `left_out`."""
+    without = {id(each) for each in left_out}
+    every = (each for each in cell.get_parameters() if not _is_anchor(each))
+    return [each for each in every if id(each) not in without]
 
 
 def _is_anchor(parameter: Parameter) -> bool:

@@ -235,7 +235,8 @@ def load_checkpoint(
 
     All files are checked before any table or parameter changes. All rows that were in the tables
     before the call are dropped. Optimizer state is loaded for tables that have an optimizer. The
-    optimizer must be of the same kind as when the checkpoint was saved.
+    optimizer must be of the same kind as when the checkpoint was saved. The optimizer's parameters
+    include the learning rate, so the saved rate replaces the rate of the present optimizer.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
     checks and loads only the parts that it needs. The checkpoint may have been written by any

@@ -19,9 +19,9 @@ from typing import Any
 from mindspore_rec.common.extras import pip_install
 from mindspore_rec.common.parallel.launcher import ALONE
 from mindspore_rec.common.run.chain import chain_at
-from mindspore_rec.common.run.manifest import new_directory
 from mindspore_rec.common.run.network_file import (
     NETWORK,
+    new_network,
     read_network,
     remove_network,
     write_reason,
@@ -86,16 +86,21 @@ class NetworkProcess:
     def start(self) -> None:
         """Start the process if there is a network to write.
 
+        Until the process has written the network, predictors use the network of an earlier start of
+        the training, if the builder, its arguments and its inputs are the same.
+
         Raises:
             OSError: the directory cannot be written to.
         """
         if self._model is None:
             return
-        remove_network(self._directory)  # the builder may return a different network this time
         missing = what_is_missing()
         if missing:
             self._say(missing)
             return
+        if not self._has_network():
+            # Predictors wait if there is no network, but refuse to start with another network.
+            remove_network(self._directory)
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "mindspore_rec.serving.export", str(self._directory)),
@@ -114,15 +119,30 @@ class NetworkProcess:
         )
 
     def _say(self, reason: str) -> None:
-        with new_directory(self._directory / NETWORK) as directory:
+        with new_network(self._directory) as directory:
             write_reason(directory, reason)
+
+    def _has_network(self) -> bool:
+        """Return whether the directory has an undamaged network of the same builder."""
+        try:
+            network = read_network(self._directory / NETWORK)
+        except (OSError, ValueError):
+            return False
+        return network.model == json.loads(json.dumps(self._model))
 
     def wait(self) -> None:
         """Wait until the network is written, or until a time limit is reached."""
         if self._process is None:
             return
         try:
-            self._process.wait(_PATIENCE)
+            code = self._process.wait(_PATIENCE)
+            if code not in (0, 1):  # with 1, the reason was written
+                logger.warning(
+                    "the process that writes the network of %s as ONNX ended with exit code %d: "
+                    "predictors use the network of before, if there is one",
+                    self._directory,
+                    code,
+                )
         except subprocess.TimeoutExpired:
             logger.warning(
                 "the network of %s was not written as ONNX within %d s", self._directory, _PATIENCE

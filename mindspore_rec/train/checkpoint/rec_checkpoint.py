@@ -249,6 +249,12 @@ class RecCheckpoint(Callback):
     ) -> int | None:
         """Restore the newest state before training; call this method on all workers.
 
+        Learning rates that callbacks or the program have changed during the training are restored.
+        If the program has given the optimizer another `learning_rate` than the program that wrote
+        the checkpoint, the training continues with the new rate, and a warning names both rates. A
+        changed `learning_rate` of `FTRL` is not used, because the state of `FTRL` is in units of 1
+        / rate.
+
         Args:
             model: the RecModel or training cell, built in the same way as the saved model.
             train_dataset: the training data; needed if the data have a state. Call `restore` before
@@ -290,12 +296,12 @@ class RecCheckpoint(Callback):
             shares = {table.name: team.shares.held(table) for table in tables_of(cell)}
             wanted = self._wanted(train_dataset, new_data)
             states = team.each(lambda: self._checked(chain, shares, team, wanted, new_data))
-            team.each(lambda: check_load(cell, chain, shares))
+            team.each(lambda: check_load(cell, chain, shares, new_rates=True))
             # Load the states before the tables, so that no row has changed if loading a state
             # fails.
             team.each(lambda: states.load_all(wanted))
             generators = states.random()
-            load_chain(cell, chain, shares)
+            load_chain(cell, chain, shares, new_rates=True)
             if step is not None:
                 team.first(lambda: remove_after(self.directory, last.step))
         self._writer.go_on(last, tables_of(cell))

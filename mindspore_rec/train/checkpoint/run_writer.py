@@ -25,6 +25,7 @@ from mindspore_rec.train.checkpoint.snapshot import Delta, write_full
 from mindspore_rec.train.checkpoint.unsaved import differs_from, has_changed
 from mindspore_rec.train.checkpoint.worker import Worker
 from mindspore_rec.train.nn.tables import tables_of
+from mindspore_rec.train.optim.asked_rates import asked_rates
 from mindspore_rec.train.parameter.table_parameter import TableParameter
 
 __all__ = ["RunWriter", "Save"]
@@ -149,7 +150,7 @@ class RunWriter:
         self._run = self._team.first(new_id)
         self._mark(tables.values())
         target = self._directory / entry_name(step, "full")
-        fields = self._fields("full", step, None)
+        fields = self._fields("full", step, None, cell)
         shares = self._team.shares
 
         def write(directory: Path) -> dict[str, Any]:
@@ -184,7 +185,7 @@ class RunWriter:
         marks = [(table, table.marks.new()) for table in tables.values()]
         delta.take_digests(tables)
         self._keep_digests_of(tables.values())  # again, if a table has dropped its digest
-        fields = self._fields("delta", step, _watermark(tables.values()))
+        fields = self._fields("delta", step, _watermark(tables.values()), cell)
         target = self._directory / entry_name(step, "delta")
         stall = time.perf_counter() - begin
 
@@ -361,12 +362,14 @@ class RunWriter:
         except Exception:
             logger.warning("announcing %s failed", path, exc_info=True)
 
-    def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
+    def _fields(
+        self, kind: str, step: int, watermark: int | None, cell: nn.Cell
+    ) -> Callable[[], dict[str, Any]]:
         """Return a function that returns the fields of a manifest; each call makes a new state id.
 
         The parent of a delta is the state that is newest when the returned function is called.
         """
-        now = time.time()
+        now, rates = time.time(), asked_rates(cell)
         return lambda: {
             "kind": kind,
             "step": step,
@@ -376,6 +379,7 @@ class RunWriter:
             "saved_at": now,
             "watermark": watermark,
             "model": self._model,
+            "asked_rates": rates,
         }
 
 

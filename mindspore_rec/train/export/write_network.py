@@ -14,13 +14,7 @@ from mindspore import Tensor, nn
 from mindspore_rec.common.columns.description import describe_pipeline
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.tensors import TensorSpec
-from mindspore_rec.common.run.manifest import new_directory
-from mindspore_rec.common.run.network_file import (
-    NETWORK,
-    NetworkFile,
-    remove_network,
-    write_reason,
-)
+from mindspore_rec.common.run.network_file import NetworkFile, new_network, write_reason
 from mindspore_rec.train.checkpoint.dense import dense_parameters
 from mindspore_rec.train.export.export_check import KEYS
 from mindspore_rec.train.export.not_exportable import NotExportableError
@@ -61,8 +55,7 @@ def write_network(
         network = _made_network(make(), inputs, recorded, model)
     except Exception as error:  # predictors with MindSpore can still serve the network
         reason = f"{type(error).__name__}: {error}"[:1000]
-    remove_network(path)
-    with new_directory(path / NETWORK) as directory:
+    with new_network(path) as directory:
         if network is not None:
             network.write(directory)
         else:

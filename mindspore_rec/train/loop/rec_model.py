@@ -55,6 +55,7 @@ from mindspore_rec.train.models.served import BUILDER, builder_arguments
 from mindspore_rec.train.nn.fuse import apply_fuse
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.adam import LazyAdam
+from mindspore_rec.train.optim.asked_rates import note_rates
 from mindspore_rec.train.optim.in_cell import optimizers_in
 from mindspore_rec.train.optim.tables import check_covered
 from mindspore_rec.train.parameter.hash_table import HashTable
@@ -225,6 +226,8 @@ class RecModel(ModelEvaluation):
             eval_indexes,
             **kwargs,
         )
+        if self._optimizer is not None:
+            note_rates(self._optimizer)
         self.prefetch_ids: PrefetchIds | None = None
         self._callers: dict[int, CellCaller] = {}
         self._caller_tables: dict[int, list[Any]] = {}

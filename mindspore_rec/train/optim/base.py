@@ -11,6 +11,7 @@ import numpy as np
 from mindspore import ParameterTuple, Tensor, nn, ops
 
 from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.train.optim.asked_rates import note_rates
 from mindspore_rec.train.optim.checks import (
     check_groups,
     check_hyperparameter,
@@ -128,6 +129,7 @@ class SparseOptimizer(nn.Optimizer):
         self._decay_all_tables(owners)
         self._bind(owners, rule, constants)
         self._make_dense_step(rule, constants, tuple(state))
+        note_rates(self)
         self._over_workers = worker_group().size > 1
         if self._over_workers:
             require_same_settings(

@@ -7,6 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
+import mindspore as ms
 import numpy as np
 import pytest
 
@@ -119,6 +120,23 @@ def test_training_that_goes_back(tmp_path: Path, wait, unique, steps: int) -> No
         wait(lambda: predictor.status().state == newest)
         assert newest != before.state and predictor.status().version == 2 + steps
         assert marks(predictor) == {2.0 + steps}
+        assert predictor.status().error is None
+
+
+def test_training_that_goes_on_with_another_precision(tmp_path: Path, wait, unique) -> None:
+    """The restart rounds all rows; the delta after it has only the rows that were trained."""
+    root, name = tmp_path / "run", unique()
+    net, served, key = Marked(name), Marked(unique()), np.array([77])
+    net.one.embedding_table.write_rows(key, np.full((1, 4), 1.001, np.float32))
+    train(root, 2, net=net, every_steps=100, delta_every_steps=1)
+    _rename(served, net)
+    with Predictor(root, served, inputs=INPUTS, poll_seconds=1000) as predictor:
+        narrow = Marked(name, value_dtype=ms.bfloat16)
+        train(root, 1, net=narrow, every_steps=100, delta_every_steps=1)
+        predictor.wake()
+        wait(lambda: predictor.status().version == 3)
+        assert marks(predictor) == {3.0}
+        assert (served.one.embedding_table.read_rows(key) == 1.0).all()
         assert predictor.status().error is None
 
 
