@@ -295,7 +295,7 @@ def test_messages_of_version_0_1_are_read(tmp_path: Path) -> None:
 def test_signals_end_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
     raw, channel, state = raw_topic(), MemoryTopic(), tmp_path / "state"
     worker = make(raw, channel, state, 7, stop=None)  # waits for ever for the last rows
-    assert not worker.interrupted
+    before = worker.interrupted
 
     def interrupt() -> None:
         while not any(message.value for message in channel.messages()):
@@ -306,7 +306,7 @@ def test_signals_end_it_in_order(tmp_path: Path, number: signal.Signals) -> None
     thread.start()
     worker.run()
     thread.join()
-    assert worker.interrupted
+    assert (before, worker.interrupted) == (False, True)
     make(raw, channel, state, 3, message_rows=2).run()
     assert received(channel) == list(range(ROWS))
     messages = [m for m in channel.messages() if m.value]
