@@ -29,9 +29,7 @@ _WHOLE = st.one_of(
     st.sampled_from([2**53 + 1, 2**63 - 1, -(2**63), 2**63, 2**63 + 1, 2**64 - 1]),
 )
 _TEXTS = st.one_of(
-    st.sampled_from(
-        ["7", "007", "7.0", "1e3", "1000", "-0", "0", "true", "True", "1", "NA"]
-    ),
+    st.sampled_from(["7", "007", "7.0", "1e3", "1000", "-0", "0", "true", "True", "1", "NA"]),
     st.sampled_from(["null", "None", "-", "2024-01-01", "12:30", "1,5", '5"', "a;b", "ä", " x"]),
     _WHOLE.map(str),
     st.integers(10**24, 10**25).map(str),
