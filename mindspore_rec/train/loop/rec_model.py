@@ -206,6 +206,12 @@ class RecModel(ModelEvaluation):
                 metrics = [metrics]
             if metrics is None or isinstance(metrics, (list, tuple, set)):
                 metrics = metrics_of(None if metrics is None else list(metrics), schema)
+        elif isinstance(metrics, (str, list, tuple)):
+            raise TypeError(
+                "metrics must be a dict for a network that was not made from a schema, "
+                f"got {metrics!r}: metrics={{'auc': mindspore_rec.metrics.AUC(from_logits=True)}}, "
+                "or from_logits=False if the network's outputs are probabilities"
+            )
         super().__init__(
             network,
             loss_fn,
