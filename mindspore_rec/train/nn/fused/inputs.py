@@ -43,7 +43,7 @@ def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
 
 
 def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
-    """Check that a layer's inputs are Tensors, one for each width; shapes are not checked.
+    """Check that a layer's inputs are Tensors, one for each width, with rows.
 
     The graph compiler calls this function once for each graph.
 
@@ -53,6 +53,7 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
 
     Raises:
         TypeError: there are more or fewer inputs than widths, or an input is not a Tensor.
+        ValueError: an input has no axis of rows.
 
     Example:
         >>> check_inputs((Tensor([[1.0, 2.0]]),), (2, 3))
@@ -72,6 +73,11 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
     for i in range(len(widths)):
         if not isinstance(inputs[i], Tensor):
             raise TypeError(f"input {i} must be a Tensor, got {type(inputs[i]).__name__}")
+        if inputs[i].ndim < 2 and widths[i] != 1:
+            raise ValueError(
+                f"input {i} must be [B, {widths[i]}], got {inputs[i].ndim} dimension(s): one row "
+                "is input[None]"
+            )
 
 
 def widened(x: Tensor) -> Tensor:
