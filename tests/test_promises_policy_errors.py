@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 import mindspore as ms
 import numpy as np
@@ -24,7 +25,10 @@ from mindspore_rec import (
     _native,
     optim,
 )
+from mindspore_rec.common.rows.native_access import NativeAccess
+from mindspore_rec.parameter import HashTable
 from mindspore_rec.train import EvictedKeysCallback
+from mindspore_rec.train.parameter.table_parameter import TableParameter
 from tests.support.native_table import native_of
 from tests.test_promises_errors import KEYS, ROWS, snapshot
 
@@ -251,6 +255,9 @@ IN_USE: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda m: m.set_scores(KEYS, np.ones(2)), ValueError, r"scores must have the shape of keys"),
     (lambda m: m.explain(1 << 63), ValueError, "key must be in"),
     (lambda m: m.explain("7"), TypeError, "key must be an int"),
+    (lambda m: m.read_rows([1]), TypeError, r"ids must .* got list; numpy.array\(ids, numpy.int64"),
+    (lambda m: m.has_rows(Tensor([1])), TypeError, r"keys must .* got Tensor; asnumpy\(\)"),
+    (lambda m: m.digest(1 << 70), ValueError, r"parts must be in \[1, 65536\]"),
     (
         lambda m: native_of(m).set_eviction(max_idle_seconds=0),
         ValueError,
@@ -284,7 +291,7 @@ IN_USE: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (
         lambda m: m.accumulate_by_handle(np.zeros((3, 2), np.int64), ROWS.astype(float)),
         TypeError,
-        "grad must be float32",
+        "gradients must be float32, got float64",
     ),
     (
         lambda m: m.accumulate_by_handle(np.zeros((3, 2), np.int64), ROWS),
@@ -299,10 +306,56 @@ def test_a_table_refuses_and_stays(filled, call, error, message) -> None:
     before = snapshot(native_of(filled))
     with pytest.raises(error, match=message) as caught:
         call(filled)
-    if "key must" not in message and "an Eviction" not in message:
-        assert f"table '{filled.name}': " in str(caught.value)
+    assert f"table '{filled.name}': " in str(caught.value)
     assert snapshot(native_of(filled)) == before
     assert filled.eviction is LFU
+
+
+# Methods of tables outside graphs. Operators of graphs check the arguments of the other classes.
+# A Predictor checks the arguments of add_tiers.
+METHODS = {
+    name: method
+    for part in MapParameter.__mro__
+    if issubclass(part, NativeAccess) and part not in (MapParameter, HashTable, TableParameter)
+    for name, method in vars(part).items()
+    if inspect.isfunction(method) and name[0] != "_" and name != "add_tiers"
+}
+ONES = np.ones(3, np.uint32)
+VALUES: dict[str, Any] = {
+    **{name: KEYS for name in ("keys", "ids")},
+    **{name: ONES for name in ("counts", "last_steps", "last_times")},
+    **{name: ROWS for name in ("values", "gradients")},
+    **{"handles": np.zeros((3, 2), np.int64), "take": print, "rule": "adam"},
+}
+
+
+def typed_arguments(method: Any) -> list[str]:
+    hints = get_type_hints(method).items()
+    return [name for name, hint in hints if name != "return" and hint is not Any]
+
+
+@pytest.mark.parametrize(
+    ("method", "argument"),
+    [(name, argument) for name in METHODS for argument in typed_arguments(METHODS[name])],
+)
+def test_a_wrong_type_names_the_table_and_the_argument(filled, method, argument) -> None:
+    hints = get_type_hints(METHODS[method])
+    required = [
+        name
+        for name, each in inspect.signature(METHODS[method]).parameters.items()
+        if name in hints and each.default is each.empty and each.kind is not each.VAR_KEYWORD
+    ]
+    arguments = {name: VALUES.get(name, 1) for name in required}
+    message = f"table '{filled.name}': .*{argument} must"
+    with pytest.raises((TypeError, ValueError), match=message):
+        getattr(filled, method)(**{**arguments, argument: object()})
+
+
+@pytest.mark.parametrize("constants", [{"gamma": 1.0}, {"beta1": "x"}])
+def test_constants_that_a_rule_does_not_take(filled, constants) -> None:
+    message = f"table '{filled.name}': bind_optimizer .*{next(iter(constants))}=.*help"
+    with pytest.raises(TypeError, match=message):
+        filled.bind_optimizer("adam", **constants)
 
 
 def test_scores_that_are_not_numbers(unique) -> None:

@@ -12,6 +12,7 @@ from mindspore_rec import (
     CacheConfig,
     EmbeddingBag,
     EmbeddingLookup,
+    Eviction,
     HashEmbeddingLookup,
     LazyAdam,
     MapParameter,
@@ -227,6 +228,38 @@ def test_a_failing_tier_leaves_the_name_free(tmp_path, unique):
     with pytest.raises(ValueError, match="device_rows|remote"):
         MapParameter(name, cache=config(tmp_path, remote="redis://host:port"))
     MapParameter(name).close()
+
+
+def train_rows(table, keys):
+    _, handles = table.lookup_with_handles(keys)
+    table.accumulate_by_handle(handles, np.ones((len(keys), 1), np.float32))
+    table.apply_gradients(0.1)
+
+
+@pytest.mark.parametrize("clock", [0, 20])
+def test_kept_rows_are_idle_since_their_last_step_if_the_clock_is_set(unique, tmp_path, clock):
+    """The new table's clock is 0, so without `set_clock`, kept rows outlive rows of the new run."""
+    name = unique()
+    rows = []
+    for leftover, steps in (("refuse", range(20)), ("keep", range(20, 26))):
+        table = MapParameter(
+            name,
+            value_shape=1,
+            cache=config(tmp_path, leftover),
+            eviction=Eviction(max_idle_steps=5),
+        )
+        table.bind_optimizer("sgd")
+        if leftover == "keep":
+            assert table.step == 0
+            table.set_clock(clock, 0)
+        for step in steps:
+            train_rows(table, KEYS[step : step + 1])
+            table.evict_due()
+            rows.append(table.row_count)
+        table.flush()
+        table.close()
+    assert rows[19] == 5
+    assert rows[20:] == ([5] * 6 if clock else [6, 7, 8, 9, 10, 10])
 
 
 def test_a_table_goes_on_with_the_rows_it_flushed(graph_mode, unique, tmp_path):

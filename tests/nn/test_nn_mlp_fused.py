@@ -181,9 +181,9 @@ def test_nan_and_infinity_pass_as_in_the_layers(pynative, activation):
     [
         ([(2, 3), (2, 2)], np.float32, r"input 0 must be \[2, 4\], got \[2, 3\]"),
         ([(2, 4), (3, 2)], np.float32, r"input 1 must be \[2, 2\], got \[3, 2\]"),
-        ([(4,), (2,)], np.float32, r"input 0 must be \[4, 4\], got \[4\]"),
-        ([(), (2, 2)], np.float32, r"input 0 must be \[B, 4\], got \[\]"),
-        ([(2, 4), ()], np.float32, r"input 1 must be \[B, 2\], got \[\]"),
+        ([(4,), (2,)], np.float32, r"input 0 must be \[B, 4\], got 1 dimension\(s\): .*None"),
+        ([(), (2, 2)], np.float32, r"input 0 must be \[B, 4\], got 0 dimension"),
+        ([(2, 4), ()], np.float32, r"input 1 must be \[B, 2\], got 0 dimension"),
         ([(2, 4), (2, 2)], np.float16, "input 0 must be float32 or bfloat16, got float16"),
         ([(2, 4), (2, 2)], np.int32, "input 0 must be float32 or bfloat16, got int32"),
     ],

@@ -169,6 +169,18 @@ def test_a_frozen_table_gives_handles_that_train_nothing(make) -> None:
     np.testing.assert_array_equal(table.read_rows(IDS[:2]), ONES[:2])
 
 
+def test_gradients_of_tensors_are_those_of_arrays(make) -> None:
+    table = make()
+    table.bind_optimizer("sgd")
+    _, handles = table.lookup_with_handles(IDS)
+    norms = []
+    for kind in (lambda tensor: tensor, Tensor.asnumpy):
+        table.accumulate_by_handle(kind(handles), kind(Tensor(ONES)))
+        norms.append(table.gradient_squared_norm())
+        table.discard_gradients()
+    assert norms[0] == norms[1] > 0
+
+
 def test_mistakes_are_named_and_change_nothing(make) -> None:
     table, foreign = make(), make()
     optimizer = optim.LazyAdam([table.anchor], 0.1)

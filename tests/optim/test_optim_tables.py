@@ -223,6 +223,16 @@ def test_bad_groups_are_named_and_no_table_is_bound():
         (every[0], TypeError, "params must be an iterable"),
         ([every[0], {"params": every[1:]}], TypeError, "Parameters only or groups only"),
         ([1, 2], TypeError, "Parameters only or groups only, got int"),
+        (
+            [every[0], net.user.embedding_table],
+            TypeError,
+            "only, got .*: the Parameter of a table is table.anchor",
+        ),
+        (
+            [{"params": [net.user.embedding_table]}],
+            TypeError,
+            r"params\[0\]\['params'\] must .* table.anchor",
+        ),
         ([{"lr": 0.1}], ValueError, r"params\[0\] must have the key 'params', got \['lr'\]"),
         ([{"params": every, "lr": -1.0}], ValueError, r"params\[0\]\['lr'\] must be"),
         ([{"params": every, "weight_decay": -1}], ValueError, r"params\[0\]\['weight_decay'\]"),

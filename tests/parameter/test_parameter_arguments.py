@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import mindspore as ms
 import mindspore.nn as nn
@@ -214,6 +215,8 @@ def test_a_copy_with_a_table_is_refused(unique) -> None:
     name = unique()
     with pytest.raises(TypeError, match=f"^table '{name}': cannot be copied with its rows"):
         copy.deepcopy(EmbeddingLookup(4, 2, name=name))
+    with pytest.raises(TypeError, match=f"^table '{name}': cannot be pickled .*save_checkpoint"):
+        pickle.dumps(nn.SequentialCell(EmbeddingLookup(4, 2, name=name), nn.Dense(2, 1)))
 
 
 def test_wide_ids_in_an_int32_table_are_told_what_to_do(mode, unique) -> None:

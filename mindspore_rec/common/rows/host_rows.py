@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec.common.digests.digest import TableDigest
+from mindspore_rec.common.rows.argument_errors import names_wrong_arguments
 from mindspore_rec.common.rows.native_access import NativeAccess
 from mindspore_rec.common.rows.quantise import BITS, check_rows, from_bytes, rows_of_bits
 from mindspore_rec.common.tiers.attach import attach
@@ -17,11 +18,15 @@ from mindspore_rec.common.tiers.config import CacheConfig
 __all__ = ["HostRows"]
 
 
+@names_wrong_arguments
 class HostRows(NativeAccess):
     """Methods that read and write rows by key; each call first waits for running operators.
 
     Returned keys are int64 arrays, and values are float32 arrays. Reading and writing by key does
     not count occurrences for admission, and does not train rows.
+
+    Keys and values must be NumPy arrays. If an argument is of another type, a method raises a
+    TypeError that names the table, the argument and the legal types.
     """
 
     @property
@@ -111,7 +116,7 @@ class HostRows(NativeAccess):
             >>> table.read_rows(np.array([7])).round(2)
             array([[0.5, 3.5]], dtype=float32)
         """
-        check_rows(rows)
+        check_rows(rows, f"table '{self._table_name}': rows")
         if rows in BITS:
             self._synchronised().quantise(BITS[rows])
 
@@ -317,6 +322,11 @@ class HostRows(NativeAccess):
         """
         native = self._synchronised()
         if codes is not None:
+            if not isinstance(codes, np.ndarray) or codes.dtype != np.uint8 or codes.ndim != 2:
+                raise TypeError(
+                    f"table '{native.name}': codes must be a uint8 array [n, 4 + dim], "
+                    f"got {type(codes).__name__}"
+                )
             if native.quantised_bits == BITS["int8"]:
                 native.import_codes(keys, codes, last_steps, last_times)
                 return

@@ -13,6 +13,8 @@ __all__ = ["NativeAccess"]
 class NativeAccess:
     """Base class of `TableParameter`'s parts: these parts call the native table outside a graph."""
 
+    _table_name: str
+
     @abstractmethod
     def _synchronised(self) -> _native.Table:
         """Wait for all pending operations of the table, and return the native table.

@@ -318,7 +318,7 @@ def check_admission(value: Any) -> Admission | None:
     raise TypeError(f"admission must be a {', '.join(names)} or {last}, got {value!r}")
 
 
-def check_eviction(value: Any) -> Eviction | None:
+def check_eviction(value: Any, argument: str = "eviction") -> Eviction | None:
     """Check that `value` is an Eviction or None, and return `value`.
 
     Raises:
@@ -329,7 +329,7 @@ def check_eviction(value: Any) -> Eviction | None:
     """
     if value is None or isinstance(value, Eviction):
         return value
-    raise TypeError(f"eviction must be an Eviction, got {value!r}")
+    raise TypeError(f"{argument} must be an Eviction, got {value!r}")
 
 
 def check_unknown_value(argument: str, value: Any, dim: int) -> list[float] | None:

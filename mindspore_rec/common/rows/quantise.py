@@ -161,10 +161,10 @@ def from_bytes(rows: np.ndarray, bits: int, dim: int) -> np.ndarray:
     return dequantise(halves[:, 0], halves[:, 1], rows[:, 4:], bits, dim)
 
 
-def check_rows(rows: str) -> None:
+def check_rows(rows: str, argument: str = "rows") -> None:
     """Raise ValueError unless a name is in `ROWS`."""
     if rows not in ROWS:
-        raise ValueError(f"rows must be one of {', '.join(map(repr, ROWS))}, got {rows!r}")
+        raise ValueError(f"{argument} must be one of {', '.join(map(repr, ROWS))}, got {rows!r}")
 
 
 def _check_bits(bits: int) -> None:

@@ -9,18 +9,19 @@ import numpy as np
 
 from mindspore_rec import _native
 from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.rows.argument_errors import names_wrong_arguments
 from mindspore_rec.common.rows.native_access import NativeAccess
 
 __all__ = ["TableState"]
 
 
+@names_wrong_arguments
 class TableState(NativeAccess):
     """Id, shape, clock and counters of a table, which checkpoints save besides the rows."""
 
     counts_keys = True  # whether it has the counters of keys without a row
 
     _table: _native.Table
-    _table_name: str
 
     @property
     def id(self) -> int:

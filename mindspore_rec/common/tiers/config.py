@@ -57,8 +57,11 @@ class CacheConfig:
         leftover: action if an earlier run has left rows under this table's name, in the SSD
             directory or on the Redis server. The action 'refuse' raises an error and keeps the
             rows, and 'discard' deletes the rows. The action 'keep' adds the rows to this table,
-            which must have the row size, dtypes and optimizer of the earlier run. Default:
-            'refuse'.
+            which must have the row size, dtypes and optimizer of the earlier run. The tiers do not
+            store the clock of the earlier run, so steps are counted from 0 again. With
+            `Eviction(max_idle_steps=)`, kept rows would live too long: load a checkpoint, or call
+            `table.set_clock(step, event_time)` with the earlier table's `step` and `event_time or
+            0`. Default: 'refuse'.
 
     Attributes:
         ssd_path, ssd_bytes, ssd_direct: the fields `path`, `max_bytes` and `direct` of `ssd`.

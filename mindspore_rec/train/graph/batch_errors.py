@@ -176,7 +176,8 @@ class _Reason:
         )
 
     def _wrong_shape(self) -> str:
-        if not re.search("shape|rank|dim", self._text):
+        names_a_table = self._text.startswith("table '")  # and the wrong argument of a lookup
+        if names_a_table or not re.search("shape|rank|dim", self._text):
             return ""
         inputs = self._batch[: self._inputs()]
         if not self._labelled:

@@ -12,7 +12,7 @@ from mindspore import Tensor
 
 from mindspore_rec.train.graph.batch_columns import BatchColumns
 
-__all__ = ["as_tensors", "row_count"]
+__all__ = ["as_tensors", "contiguous_array", "row_count"]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -123,6 +123,17 @@ def _text_remedy(column: np.ndarray, first: str | bytes, is_label: bool) -> str:
     if column.ndim > 1 and column.shape[1] > 1:
         ids += " of each field, side by side by numpy.stack(keys, 1)"
     return f"{ids}, numbers .astype(np.float32)" if is_number else ids
+
+
+def contiguous_array(values: Any) -> np.ndarray:
+    """Return a Tensor, an array or a list as a contiguous array.
+
+    Example:
+        >>> contiguous_array(Tensor([1, 2])).tolist()
+        [1, 2]
+    """
+    array = values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)
+    return np.ascontiguousarray(array)
 
 
 def row_count(batch: tuple[Tensor, ...]) -> int:

@@ -217,6 +217,12 @@ class RecModel(ModelEvaluation):
                 if metrics is not None:
                     self._chosen_metrics = [str(each) for each in metrics]
                 metrics = metrics_of(self._chosen_metrics, schema)
+        elif isinstance(metrics, (str, list, tuple)):
+            raise TypeError(
+                "metrics must be a dict for a network that was not made from a schema, "
+                f"got {metrics!r}: metrics={{'auc': mindspore_rec.metrics.AUC(from_logits=True)}}, "
+                "or from_logits=False if the network's outputs are probabilities"
+            )
         super().__init__(
             network,
             loss_fn,

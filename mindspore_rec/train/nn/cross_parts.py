@@ -13,6 +13,7 @@ from mindspore_rec.common.checks import check_int
 from mindspore_rec.train.nn.fused.inputs import (
     MOST_UNITS,
     check_inputs,
+    check_rows,
     check_widths,
     join,
 )
@@ -50,6 +51,7 @@ class CrossLayers(FusedLayer):
         """Return the last layer's output, float32 `[B, out_features]`."""
         check_inputs(inputs, self.in_features)
         if self.is_fused:
+            check_rows(inputs, self.in_features)
             return self._run_fused((*inputs, *self.learned()))
         return self.plain(join(inputs, self.in_features))
 

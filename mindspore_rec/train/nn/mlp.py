@@ -14,6 +14,7 @@ from mindspore_rec.train.nn.dropout import SeededDropout, check_rate
 from mindspore_rec.train.nn.fused.inputs import (
     MOST_UNITS,
     check_inputs,
+    check_rows,
     check_widths,
     join,
 )
@@ -143,6 +144,7 @@ class MLP(FusedLayer):
         """Return the output of the last layer."""
         check_inputs(inputs, self.in_features)
         if self.is_fused:
+            check_rows(inputs, self.in_features)
             return self._fused(inputs)
         x = join(inputs, self.in_features)
         if self.compute_dtype == "float32":

@@ -15,6 +15,7 @@ from mindspore_rec.train.nn.dropout import SeededDropout, check_rate
 from mindspore_rec.train.nn.fused.inputs import (
     MOST_UNITS,
     check_inputs,
+    check_rows,
     check_widths,
     join,
 )
@@ -143,6 +144,7 @@ class MMoE(FusedLayer):
         """Return one mixture per task, each float32 `[B, hidden[-1]]`."""
         check_inputs(inputs, self.in_features)
         if self.is_fused:
+            check_rows(inputs, self.in_features)
             return self._fused(inputs)
         x = join(inputs, self.in_features)
         if self.drops_inputs:

@@ -133,6 +133,7 @@ def check_groups(params: Any) -> list[Any]:
     if isinstance(params, Parameter | str | bytes) or not isinstance(params, Iterable):
         raise TypeError(
             f"params must be an iterable of Parameters or of groups, got {type(params).__name__}"
+            f"{_table_remedy([params])}"
         )
     items = list(params)
     if not items:
@@ -141,8 +142,16 @@ def check_groups(params: Any) -> list[Any]:
         return items
     if not all(isinstance(item, dict) for item in items):
         kinds = sorted({type(item).__name__ for item in items})
-        raise TypeError(f"params must hold Parameters only or groups only, got {', '.join(kinds)}")
+        raise TypeError(
+            f"params must hold Parameters only or groups only, got {', '.join(kinds)}"
+            f"{_table_remedy(items)}"
+        )
     return [_group(i, item) for i, item in enumerate(items)]
+
+
+def _table_remedy(items: list[Any]) -> str:
+    has_table = any(hasattr(item, "anchor") for item in items)
+    return ": the Parameter of a table is table.anchor" if has_table else ""
 
 
 def _group(index: int, group: dict[str, Any]) -> dict[str, Any]:
@@ -150,6 +159,12 @@ def _group(index: int, group: dict[str, Any]) -> dict[str, Any]:
     for key in ("params", "order_params"):
         if key in checked and isinstance(checked[key], Iterable):
             checked[key] = list(checked[key])
+            others = [item for item in checked[key] if not isinstance(item, Parameter)]
+            if others:
+                raise TypeError(
+                    f"params[{index}]['{key}'] must hold Parameters only, "
+                    f"got {type(others[0]).__name__}{_table_remedy(others)}"
+                )
     if "params" not in checked and "order_params" not in checked:
         raise ValueError(f"params[{index}] must have the key 'params', got {sorted(group)}")
     if "lr" in checked:

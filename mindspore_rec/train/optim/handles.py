@@ -11,6 +11,7 @@ import numpy as np
 from mindspore import Tensor
 
 from mindspore_rec.train.graph.operators import StaleHandleError
+from mindspore_rec.train.graph.tensors import contiguous_array
 from mindspore_rec.train.optim.tables import check_bound, table_of
 
 __all__ = ["apply_by_handle"]
@@ -34,7 +35,7 @@ def apply_by_handle(optimizer: Any, grads: Any, handles: Any) -> None:
     }
     parts = []
     for k, (grad, handle) in enumerate(zip(grads, handles, strict=True)):
-        grad, handle = _array(grad), _array(handle)
+        grad, handle = contiguous_array(grad), contiguous_array(handle)
         if handle.dtype != np.int64 or handle.ndim < 1 or handle.shape[-1] != 2:
             raise ValueError(
                 f"handles must be int64 of shape [..., 2], as lookup_with_handles gives them, got "
@@ -92,8 +93,3 @@ def _step(optimizer: Any, tables: dict[int, Any]) -> None:
 
 def _number(value: Any) -> float:
     return float(value.asnumpy().reshape(())) if isinstance(value, Tensor) else float(value)
-
-
-def _array(values: Any) -> np.ndarray:
-    array = values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)
-    return np.ascontiguousarray(array)

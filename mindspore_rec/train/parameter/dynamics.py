@@ -11,7 +11,9 @@ from mindspore import Tensor
 
 from mindspore_rec import _native
 from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.rows.argument_errors import names_wrong_arguments
 from mindspore_rec.common.rows.policies import Admission, Eviction, check_eviction
+from mindspore_rec.train.graph.tensors import contiguous_array
 from mindspore_rec.train.parameter.explanation import Explanation, explanation
 from mindspore_rec.train.parameter.table_parameter import TableParameter
 
@@ -41,6 +43,7 @@ class EvictedKeys:
         return len(self.keys)
 
 
+@names_wrong_arguments
 class DynamicTable(TableParameter):
     """A table with admission and eviction of rows: base class of `MapParameter`.
 
@@ -93,7 +96,7 @@ class DynamicTable(TableParameter):
             ValueError: the new eviction order differs from the old order, and one of the two orders
                 is 'lfu_decay' or 'score'.
         """
-        eviction = check_eviction(eviction)
+        eviction = check_eviction(eviction, f"table '{self.name}': eviction")
         self._synchronised().set_eviction(
             **({} if eviction is None else eviction.native_arguments())
         )
@@ -113,7 +116,7 @@ class DynamicTable(TableParameter):
         """
         if self.eviction is None:
             raise ValueError(f"table '{self.name}': has no eviction; give it an Eviction")
-        self._synchronised().evict(bool(at_once))
+        self._synchronised().evict(at_once)
 
     def evict_due(self) -> None:
         """Free all rows that are due for eviction; lookups already ignore such rows.
@@ -136,7 +139,7 @@ class DynamicTable(TableParameter):
             TypeError, ValueError: a type or shape is wrong, a score is NaN, or the table has no
                 scores.
         """
-        keys, scores = _array(keys), _array(scores)
+        keys, scores = contiguous_array(keys), contiguous_array(scores)
         if scores.shape != keys.shape:
             raise ValueError(
                 f"table '{self.name}': scores must have the shape of keys, {keys.shape}, "
@@ -148,7 +151,7 @@ class DynamicTable(TableParameter):
 
     def collect_evicted(self, on: bool) -> None:
         """Start or stop collecting evicted keys for `take_evicted`; a stop drops collected keys."""
-        self._synchronised().collect_evicted(bool(on))
+        self._synchronised().collect_evicted(on)
 
     def take_evicted(self) -> EvictedKeys:
         """Return the keys that were evicted and collected since the last call.
@@ -181,7 +184,7 @@ class DynamicTable(TableParameter):
             >>> print(table.explain(7))  # doctest: +ELLIPSIS
             table 'doc.explain', key 7: no row; never seen in training, erased, or evicted ...
         """
-        key = check_int("key", key, INT64_MIN, INT64_MAX)
+        key = check_int(f"table '{self.name}': key", key, INT64_MIN, INT64_MAX)
         return explanation(
             self.name,
             key,
@@ -219,10 +222,5 @@ class DynamicTable(TableParameter):
 
         `lookup_with_handles` corresponds to the lookup by address in Rec SDK's dynamic expansion.
         """
-        rows, handles = self._synchronised().lookup_with_handles(_array(ids), padding_key)
+        rows, handles = self._synchronised().lookup_with_handles(contiguous_array(ids), padding_key)
         return Tensor.from_numpy(rows), Tensor.from_numpy(handles)
-
-
-def _array(values: Any) -> np.ndarray:
-    array = values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)
-    return np.ascontiguousarray(array)

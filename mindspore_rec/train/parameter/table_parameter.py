@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import weakref
-from typing import Any
+from typing import Any, SupportsIndex
 
 import mindspore as ms
 import numpy as np
@@ -369,6 +369,12 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     def __deepcopy__(self, memo: Any) -> TableParameter:
         raise TypeError(f"table '{self.name}': cannot be copied with its rows")
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        raise TypeError(
+            f"table '{self.name}': cannot be pickled with its rows; "
+            "mindspore_rec.save_checkpoint saves a network with the rows of its tables"
+        )
 
     def keep_rows(self) -> None:
         """Declare that the current rows of the table match the network's other weights.

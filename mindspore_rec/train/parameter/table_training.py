@@ -6,12 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from mindspore import Tensor
 
+from mindspore_rec.common.rows.argument_errors import names_wrong_arguments
 from mindspore_rec.common.rows.native_access import NativeAccess
+from mindspore_rec.train.graph.tensors import contiguous_array
 
 __all__ = ["TableTraining"]
 
 
+@names_wrong_arguments
 class TableTraining(NativeAccess):
     """Methods for an optimizer's gradients and steps, for prefetching, and for operator times."""
 
@@ -35,18 +39,27 @@ class TableTraining(NativeAccess):
         """
         return self._synchronised().bind_optimizer(rule, **constants)
 
-    def accumulate_by_handle(self, handles: np.ndarray, gradients: np.ndarray) -> None:
+    def accumulate_by_handle(
+        self, handles: Tensor | np.ndarray, gradients: Tensor | np.ndarray
+    ) -> None:
         """Add gradients of the rows at `handles` to the gradients of the next step.
 
         Args:
-            handles: int64 `[n, 2]`, from `lookup_with_handles`.
-            gradients: float32 `[n, dim]`.
+            handles: int64 Tensor or array `[*ids.shape, 2]`, from `lookup_with_handles`.
+            gradients: float32 Tensor or array `[*ids.shape, dim]`.
 
         Raises:
             StaleHandleError: a row has left the table since the lookup that returned the row's
                 handle.
         """
-        self._synchronised().accumulate_by_handle(handles, gradients)
+        gradients = contiguous_array(gradients)
+        native = self._synchronised()
+        if gradients.dtype != np.float32:
+            raise TypeError(
+                f"table '{native.name}': gradients must be float32, got {gradients.dtype}; "
+                "numpy.asarray(gradients, numpy.float32)"
+            )
+        native.accumulate_by_handle(contiguous_array(handles), gradients)
 
     def gradient_squared_norm(self) -> float:
         """Sum each key's gradients since the last step; return the squared norm of all sums."""

@@ -64,6 +64,10 @@ LAST_LINES = {
         r"train_dataset for step 2 has no rows, .*leave it out, as in \[b for b in batches if len"
     ),
     "unequal_columns": r"column 1 \('numbers'\) has 63 rows, the others 64: give one row a sample",
+    "too_few_weights": r"table 'bags': per_sample_weights must have the shape of ids, .*got \[2\]",
+    "metrics_by_name": (
+        r"metrics must be a dict for a network .*, got \['auc'\]: metrics=\{'auc': .*AUC\("
+    ),
     "forgotten_column": r"takes 2 columns \('ids', 'numbers'\), and the label, not 1; a batch is",
     "arrays_as_batches": (
         r"train_dataset must be a list of batches, \[\(ids, numbers, label\)\], got a tuple of 3 "

@@ -8,10 +8,11 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, ops
+from mindspore.ops.functional import isconstant
 
 from mindspore_rec.common.checks import check_int
 
-__all__ = ["MOST_UNITS", "check_inputs", "check_widths", "join", "widened"]
+__all__ = ["MOST_UNITS", "check_inputs", "check_rows", "check_widths", "join", "widened"]
 
 MOST_UNITS = 1 << 20
 """Greatest width of a layer."""
@@ -72,6 +73,32 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
     for i in range(len(widths)):
         if not isinstance(inputs[i], Tensor):
             raise TypeError(f"input {i} must be a Tensor, got {type(inputs[i]).__name__}")
+
+
+def check_rows(inputs: Any, widths: tuple[int, ...]) -> None:
+    """Check that the inputs of a fused operator have an axis of rows.
+
+    The operator itself checks the number of rows and their widths.
+
+    Args:
+        inputs: the Tensors. An input of width 1 may be `[B]`.
+        widths: number of floats per row of each input.
+
+    Raises:
+        ValueError: an input has no axis of rows.
+
+    Example:
+        >>> check_rows((ops.ones((2,)),), (2,))
+        Traceback (most recent call last):
+        ...
+        ValueError: input 0 must be [B, 2], got 1 dimension(s): one row is input[None]
+    """
+    for i in range(len(widths)):
+        if isconstant(inputs[i].ndim) and inputs[i].ndim < 2 and widths[i] != 1:
+            raise ValueError(
+                f"input {i} must be [B, {widths[i]}], got {inputs[i].ndim} dimension(s): one row "
+                "is input[None]"
+            )
 
 
 def widened(x: Tensor) -> Tensor:
