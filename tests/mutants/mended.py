@@ -152,4 +152,45 @@ _CODES = Defect(
     Pytest(names=("tests/feature/test_positive_values.py", "-k", "codes")),
 )
 
-MENDED = [_EXPLAIN, _IDLE, _KEPT, _EQUAL, _PATIENCE, _PASSES, _MAPPED, _MISSING, _LABELS, _CODES]
+_EXPORTED = Defect(
+    33,
+    "mindspore.export writes a network without the rows of its tables.",
+    (
+        Edit(
+            "mindspore_rec/train/graph/operators.py",
+            "if self.table is not None and is_exporting():",
+            "if False:",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/serving/network/test_serving_mindir.py", "-k", "itself")),
+)
+
+_FOREIGN = Defect(
+    34,
+    "A graph that was compiled in another process reads a table of another name.",
+    (
+        Edit(
+            "mindspore_rec/csrc/workers/registry.cc",
+            "return static_cast<int64_t>(hash << kNumberBits) + number;",
+            "return static_cast<int64_t>(hash - hash) + number;",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/serving/network/test_serving_mindir.py", "-k", "another")),
+)
+
+MENDED = [
+    _EXPLAIN,
+    _IDLE,
+    _KEPT,
+    _EQUAL,
+    _PATIENCE,
+    _PASSES,
+    _MAPPED,
+    _MISSING,
+    _LABELS,
+    _CODES,
+    _EXPORTED,
+    _FOREIGN,
+]
