@@ -180,6 +180,20 @@ _FOREIGN = Defect(
     Pytest(names=("tests/serving/network/test_serving_mindir.py", "-k", "another")),
 )
 
+_UNSEEN = Defect(
+    35,
+    "A static table's row that was never trained has the time of its export.",
+    (
+        Edit(
+            "mindspore_rec/csrc/table/core/row_rules.cc",
+            "context.is_static() ? 0 : ClampStep(context.step);",
+            "ClampStep(context.step);",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/checkpoint/test_checkpoint_deltas.py", "-k", "full_save")),
+)
+
 MENDED = [
     _EXPLAIN,
     _IDLE,
@@ -193,4 +207,5 @@ MENDED = [
     _CODES,
     _EXPORTED,
     _FOREIGN,
+    _UNSEEN,
 ]

@@ -26,7 +26,7 @@ struct Registry {
   std::map<int64_t, Closed> closed;
   using Name = std::pair<int64_t, std::string>;  // with its scope
   std::map<Name, std::vector<int64_t>> names;    // open tables of a name, the newest last
-  int64_t next = 1;  // number of the next table
+  int64_t next = 1;                              // number of the next table
 
   // The tables of the parent process, which a forked child must not use. The child may create
   // tables with the names of the parent's tables.
@@ -65,8 +65,8 @@ class Locked {
   const std::lock_guard<std::mutex> lock_;
 };
 
-// Returns the id of the table with number `number` in this process. Compiled graphs contain ids, and
-// MindSpore's compile cache and `mindspore.export` store graphs in files. In another process, a
+// Returns the id of the table with number `number` in this process. Compiled graphs contain ids,
+// and MindSpore's compile cache and `mindspore.export` store graphs in files. In another process, a
 // graph must not find a table of another name, so an id contains a hash of the name. The same
 // program makes the same ids in each process, because otherwise the compile cache would be of no
 // use. The low bits differ from table to table, because handles of rows contain only these bits.
