@@ -152,8 +152,7 @@ class Twins:
         self._arguments = {"dim": DIM, "init_kind": "normal", "init_b": 0.1, **arguments}
         self._seed = seed
         self.static = arguments.get("vocabulary", 0) > 0
-        # Rows that nobody has looked up have no metadata in a static table in memory.
-        self._ignored = {"last_steps", "last_times", "last_step"} if self.static else set()
+        self._ignored: set[str] = set()
         self.memory = self._make()
         self.tiered = self._make_tiered()
 

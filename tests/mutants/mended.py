@@ -227,7 +227,49 @@ _NETWORK = Defect(
     Pytest(names=("tests/checkpoint/test_checkpoint_network_copy.py",)),
 )
 
+_EXPORTED = Defect(
+    38,
+    "mindspore.export writes a network without the rows of its tables.",
+    (
+        Edit(
+            "mindspore_rec/train/graph/operators.py",
+            "if self.table is not None and is_exporting():",
+            "if False:",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/serving/network/test_serving_mindir.py", "-k", "itself")),
+)
+
+_FOREIGN = Defect(
+    39,
+    "A graph that was compiled in another process reads a table of another name.",
+    (
+        Edit(
+            "mindspore_rec/csrc/workers/registry.cc",
+            "return static_cast<int64_t>(hash << kNumberBits) + number;",
+            "return static_cast<int64_t>(hash - hash) + number;",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/serving/network/test_serving_mindir.py", "-k", "another")),
+)
+
+_UNSEEN = Defect(
+    40,
+    "A static table's row that was never trained has the time of its export.",
+    (
+        Edit(
+            "mindspore_rec/csrc/table/core/row_rules.cc",
+            "context.is_static() ? 0 : ClampStep(context.step);",
+            "ClampStep(context.step);",
+        ),
+    ),
+    None,
+    Pytest(names=("tests/checkpoint/test_checkpoint_deltas.py", "-k", "full_save")),
+)
+
 MENDED = [
     *(_EXPLAIN, _IDLE, _KEPT, _EQUAL, _PATIENCE, _PASSES, _MAPPED, _MISSING, _LABELS, _CODES),
-    *(_WATERMARK, _PREPARED, _PRECISION, _RATES, _NETWORK),
+    *(_WATERMARK, _PREPARED, _PRECISION, _RATES, _NETWORK, _EXPORTED, _FOREIGN, _UNSEEN),
 ]

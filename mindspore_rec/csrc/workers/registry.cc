@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "util/background.h"
+#include "util/hash.h"
 #include "util/process.h"
 
 namespace msrec {
@@ -25,7 +26,7 @@ struct Registry {
   std::map<int64_t, Closed> closed;
   using Name = std::pair<int64_t, std::string>;  // with its scope
   std::map<Name, std::vector<int64_t>> names;    // open tables of a name, the newest last
-  int64_t next = 1;
+  int64_t next = 1;                              // number of the next table
 
   // The tables of the parent process, which a forked child must not use. The child may create
   // tables with the names of the parent's tables.
@@ -64,6 +65,17 @@ class Locked {
   const std::lock_guard<std::mutex> lock_;
 };
 
+// Returns the id of the table with number `number` in this process. Compiled graphs contain ids,
+// and MindSpore's compile cache and `mindspore.export` store graphs in files. In another process, a
+// graph must not find a table of another name, so an id contains a hash of the name. The same
+// program makes the same ids in each process, because otherwise the compile cache would be of no
+// use. The low bits differ from table to table, because handles of rows contain only these bits.
+int64_t TableId(const std::string& name, int64_t number) {
+  constexpr int kNumberBits = 23;
+  const uint64_t hash = HashBytes(name.data(), name.size()) >> (kNumberBits + 2);
+  return static_cast<int64_t>(hash << kNumberBits) + number;
+}
+
 // A table that is still being created or has been closed needs no `replaced` flag.
 void SetReplaced(const Locked& registry, int64_t id, bool replaced) {
   const auto it = registry->open.find(id);
@@ -97,7 +109,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
           "' is already used by an open table; close that table or choose another name");
     }
     holders.reserve(holders.size() + 1);
-    numbered.id = registry->next++;
+    numbered.id = TableId(config.name, registry->next++);
     if (!holders.empty()) SetReplaced(registry, holders.back(), true);
     holders.push_back(numbered.id);
   }
@@ -153,7 +165,10 @@ std::shared_ptr<Registered> FindTable(int64_t id) {
   if (closed != registry->closed.end()) {
     throw TableClosed("table '" + closed->second.name + "': is closed");
   }
-  throw std::invalid_argument("there is no table with id " + std::to_string(id));
+  throw std::invalid_argument(
+      "there is no table with id " + std::to_string(id) +
+      " in this process: the graph was compiled in another process. Export networks with "
+      "mindspore_rec.serving.mindir, and clear MindSpore's compile cache if the tables changed");
 }
 
 std::shared_ptr<Table> FindTableByName(const std::string& name) {

@@ -27,6 +27,7 @@ from mindspore_rec._native import (
 )
 from mindspore_rec.common.parallel.group import set_engine
 from mindspore_rec.train.graph.engine import MindSporeEngine
+from mindspore_rec.train.graph.exporting import is_exporting
 from mindspore_rec.train.graph.operator_errors import operator_errors
 
 __all__ = [
@@ -75,6 +76,7 @@ class TableOperator(ops.Custom):
     """
 
     raises_at_once = False  # whether a call outside a graph waits for its own errors
+    table: str | None = None  # name of the table that the operator reads or changes
     _table: tuple[str, bool] | None = None
 
     def takes_arrays(self, table: str, int32_keys: bool) -> TableOperator:
@@ -99,6 +101,22 @@ class TableOperator(ops.Custom):
             dtypes: dtype of the output, or a tuple of dtypes.
         """
         self.add_prim_attr("output_dtypes", str(dtypes))
+
+    def __infer__(self, *args: Any) -> Any:
+        """Infer the outputs when a graph is compiled; refuse a graph for `mindspore.export`.
+
+        A file of `mindspore.export` would contain the id of the table, but no rows.
+
+        Raises:
+            RuntimeError: `mindspore.export` compiles a graph with an operator of a table.
+        """
+        if self.table is not None and is_exporting():
+            raise RuntimeError(
+                f"table '{self.table}': mindspore.export writes no rows of tables. To write a "
+                "MindIR with the rows, call mindspore_rec.serving.mindir.export_mindir; the "
+                "network must read its tables by lookups such as HashEmbeddingLookup"
+            )
+        return super().__infer__(*args)
 
     def __call__(self, *args: Any) -> Any:
         """Run the operator outside a graph."""
@@ -149,6 +167,7 @@ def custom_op(
     dtype: Any,
     bprop: Callable[..., Any] | None = None,
     *,
+    table: str | None = None,
     shapes: tuple[tuple[int, ...], ...] | None = None,
     multi_output: bool = False,
 ) -> TableOperator:
@@ -158,6 +177,8 @@ def custom_op(
         name: name of the C++ function; `<name>InferShape` must exist too, unless `shapes` is given.
         dtype: dtype of the output, or a tuple of dtypes.
         bprop: gradient function; see `ops.Custom`. Default: None.
+        table: name of the table that the operator reads or changes; of several tables, the name of
+            the first. `mindspore.export` refuses networks with such operators. Default: None.
         shapes: shapes of the outputs, if these shapes do not depend on the shapes of the inputs.
             Default: None.
         multi_output: whether the operator has more than one output. Default: False.
@@ -166,6 +187,7 @@ def custom_op(
     op = TableOperator(f"{LIBRARY}:{name}", infer, dtype, "aot", bprop=bprop)
     op.add_prim_attr("reg_op_name", name)
     op.tell_dtypes(dtype)
+    op.table = table
     op.raises_at_once = name in _WITH_USERS_KEYS
     # With `side_effect_mem`, MindSpore keeps the order of calls, and neither removes nor merges
     # calls.

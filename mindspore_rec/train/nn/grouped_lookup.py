@@ -70,10 +70,15 @@ class GroupedLookup(nn.Cell):
         def eval_bprop(ids, descriptors, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptors, like, refuse(dout, descriptors)
 
+        first = self.tables[0].name
         self._train = custom_op(
-            "MsrGroupLookupTrain", (ms.float32, ms.int64), train_bprop, multi_output=True
+            "MsrGroupLookupTrain",
+            (ms.float32, ms.int64),
+            train_bprop,
+            table=first,
+            multi_output=True,
         )
-        self._eval = custom_op("MsrGroupLookupEval", ms.float32, eval_bprop)
+        self._eval = custom_op("MsrGroupLookupEval", ms.float32, eval_bprop, table=first)
 
     def construct(self, ids: Tensor) -> Tensor:
         """Look up ids; return the rows, float32 `[..., tables, dim]`."""

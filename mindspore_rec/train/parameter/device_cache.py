@@ -97,7 +97,11 @@ class DeviceTier(nn.Cell):
             return zeros(ids), descriptor, zeros(anchor), values
 
         self._slots = custom_op(
-            "MsrLookupSlots", (ms.int32, ms.int64), slots_bprop, multi_output=True
+            "MsrLookupSlots",
+            (ms.int32, ms.int64),
+            slots_bprop,
+            table=native.name,
+            multi_output=True,
         )
         self._take = _TakeShared() if self.shared else _TakeInGraph()
         self._swap: Swap | None = None

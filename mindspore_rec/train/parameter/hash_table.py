@@ -179,13 +179,13 @@ class HashTable(DynamicTable):
         def find_bprop(key, descriptor, like, out, dout):  # type: ignore[no-untyped-def]
             return zeros(key), descriptor, like
 
-        self._find = custom_op("MsrFind", ms.float32, find_bprop)
-        self._put = custom_op("MsrPut", ms.int32, put_bprop)
-        self._erase = custom_op("MsrErase", ms.int32, key_bprop)
-        self._contains = custom_op("MsrContains", ms.bool_, key_bprop)
-        self._size = custom_op("MsrSize", ms.int64, size_bprop)
-        self._keys = custom_op("MsrKeys", ms.int64, key_bprop)
-        self._values = custom_op("MsrValues", ms.float32, values_bprop)
+        self._find = custom_op("MsrFind", ms.float32, find_bprop, table=self.name)
+        self._put = custom_op("MsrPut", ms.int32, put_bprop, table=self.name)
+        self._erase = custom_op("MsrErase", ms.int32, key_bprop, table=self.name)
+        self._contains = custom_op("MsrContains", ms.bool_, key_bprop, table=self.name)
+        self._size = custom_op("MsrSize", ms.int64, size_bprop, table=self.name)
+        self._keys = custom_op("MsrKeys", ms.int64, key_bprop, table=self.name)
+        self._values = custom_op("MsrValues", ms.float32, values_bprop, table=self.name)
         for op in (self._map_get, self._find, self._put, self._erase, self._contains):
             op.takes_arrays(self.name, self.key_dtype == ms.int32)
 

@@ -194,19 +194,24 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             token = refuse(dout, descriptor)
             return zeros(ids), zeros(offsets), zeros(weights), descriptor, like, token
 
+        name = self.name
         rows_and_ticket = (ms.float32, ms.int64)
         self._lookup_train = custom_op(
-            "MsrLookupTrain", rows_and_ticket, lookup_bprop, multi_output=True
+            "MsrLookupTrain", rows_and_ticket, lookup_bprop, table=name, multi_output=True
         )
-        self._map_get = custom_op("MsrMapGet", rows_and_ticket, lookup_bprop, multi_output=True)
-        self._lookup_eval = custom_op("MsrLookupEval", ms.float32, eval_bprop)
+        self._map_get = custom_op(
+            "MsrMapGet", rows_and_ticket, lookup_bprop, table=name, multi_output=True
+        )
+        self._lookup_eval = custom_op("MsrLookupEval", ms.float32, eval_bprop, table=name)
         # Lookup operators that return bfloat16 rows and receive bfloat16 gradients.
         self._narrow_train = custom_op(
-            "MsrLookupTrain", (ms.bfloat16, ms.int64), lookup_bprop, multi_output=True
+            "MsrLookupTrain", (ms.bfloat16, ms.int64), lookup_bprop, table=name, multi_output=True
         )
-        self._narrow_eval = custom_op("MsrLookupEval", ms.bfloat16, eval_bprop)
-        self._pool_train = custom_op("MsrPoolTrain", rows_and_ticket, pool_bprop, multi_output=True)
-        self._pool_eval = custom_op("MsrPoolEval", ms.float32, pool_eval_bprop)
+        self._narrow_eval = custom_op("MsrLookupEval", ms.bfloat16, eval_bprop, table=name)
+        self._pool_train = custom_op(
+            "MsrPoolTrain", rows_and_ticket, pool_bprop, table=name, multi_output=True
+        )
+        self._pool_eval = custom_op("MsrPoolEval", ms.float32, pool_eval_bprop, table=name)
 
     def refuse_device(self, cell: str) -> None:
         """If rows are in device memory that the host cannot read, raise ValueError.

@@ -268,6 +268,7 @@ class Model {
   void set_event_time(uint32_t time) {
     if (time <= time_) return;
     for (auto& [key, row] : rows_) row.last_time = row.last_time == 0 ? time : row.last_time;
+    if (time_ == 0) first_time_ = time;
     time_ = time;
     FollowClock();
   }
@@ -318,8 +319,9 @@ class Model {
     row.value.resize(config_.dim);
     FindKernels("base")->initialize(config_.initializer, key, config_.dim, row.value.data());
     FreshState(&row);
-    row.last_step = static_cast<uint32_t>(step_);
-    row.last_time = time_;
+    const bool is_static = config_.vocabulary > 0;
+    row.last_step = is_static ? 0 : static_cast<uint32_t>(step_);
+    row.last_time = is_static ? first_time_ : time_;
     return &row;
   }
   ModelRow* Admit(int64_t key, uint32_t occurrences) {
@@ -350,7 +352,7 @@ class Model {
   Eviction eviction_;
   Horizon horizon_;
   int64_t step_ = 0;
-  uint32_t time_ = 0;
+  uint32_t time_ = 0, first_time_ = 0;
   std::unordered_map<int64_t, ModelRow> rows_;
   std::unordered_map<int64_t, Candidate> candidates_;
 };

@@ -36,10 +36,6 @@ struct TableState {
       std::vector<int64_t> twice;
       state.rows = RowsByKey(table->Export(true), &twice);
       for (const int64_t key : twice) expect(false, "key " + std::to_string(key) + " comes twice");
-      // A static table fills a row when it is first seen, which shows in its times only.
-      if (table->config().vocabulary > 0) {
-        for (auto& [key, row] : state.rows) row.last_step = row.last_time = 0;
-      }
       expect(state.size == state.rows.size(), "Size() is " + std::to_string(state.size) +
                                                   ", exported were " +
                                                   std::to_string(state.rows.size()));

@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec import EmbeddingLookup, HashEmbeddingLookup, TableConfig, save_checkpoint
+from mindspore_rec import (
+    EmbeddingLookup,
+    HashEmbeddingLookup,
+    MapParameter,
+    TableConfig,
+    save_checkpoint,
+)
 from mindspore_rec.nn import MLP, EmbeddingBag, GroupedEmbedding, tables_of
 from mindspore_rec.serving import mindir
+from mindspore_rec.train.graph.syntax_level import syntax_level_kept
 from tests.support.processes import run_python
 
 READER = """
@@ -127,3 +134,62 @@ def test_what_has_no_form_is_refused(graph_mode, unique, tmp_path):
         mindir.export_mindir(net, tmp_path / "model")
     ids = Tensor(np.array([[1, 2, 3]]), ms.int64)
     assert net(ids, Tensor(np.ones((1, 3), np.float32))).shape == (1, 4)
+
+
+class Read(nn.Cell):
+    """A read of a table without a lookup cell."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.table = MapParameter(name, value_shape=2)
+
+    def construct(self, ids: Tensor) -> Tensor:
+        return self.table.get(ids, False)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda name: HashEmbeddingLookup(2, name=name),
+        lambda name: EmbeddingLookup(9, 2, name=name),
+        lambda name: EmbeddingBag(TableConfig(2, name=name)),
+        lambda name: GroupedEmbedding(
+            config=[TableConfig(2, name=name), TableConfig(2, name=name + "b")]
+        ),
+        Read,
+    ],
+)
+def test_mindspore_itself_exports_no_network_with_tables(graph_mode, unique, tmp_path, make):
+    name = unique()
+    net = make(name).set_train(False)
+    ids = Tensor(np.array([[1, 2]], np.int32))
+    net(ids)
+    with syntax_level_kept(), pytest.raises(RuntimeError, match=f"'{name}': mindspore.export"):
+        ms.export(net, ids, file_name=str(tmp_path / "net"), file_format="MINDIR")
+    assert not list(tmp_path.iterdir())
+
+
+GRAPH_OF_ANOTHER = """
+import mindspore as ms
+import numpy as np
+from mindspore_rec import MapParameter
+
+ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
+others = [MapParameter(f"other{i}", value_shape=2, default_value=7.0) for i in range(100)]
+net = ms.nn.GraphCell(ms.load("net.mindir"))
+try:
+    print(net(ms.Tensor(np.array([[1, 2]], np.int32))))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_graph_of_another_process_finds_no_table(graph_mode, tmp_path, monkeypatch):
+    """A file that was written all the same, as MindSpore's compile cache is."""
+    net = Read("mindir.foreign")
+    monkeypatch.setattr(net.table._find, "table", None)
+    ids = Tensor(np.array([[1, 2]], np.int32))
+    with syntax_level_kept():
+        ms.export(net, ids, file_name=str(tmp_path / "net"), file_format="MINDIR")
+    (tmp_path / "other.py").write_text(GRAPH_OF_ANOTHER)
+    assert "there is no table with id" in run_python("other.py", cwd=tmp_path)

@@ -14,8 +14,10 @@ void WriteFresh(const ShardContext& context, char* row, int64_t key) {
   meta->key = key;
   meta->live = 1;
   meta->dirty = dirty;
-  meta->last_step = ClampStep(context.step);
-  meta->last_time = context.time;
+  // In a static table, a row that was never trained has the same contents at any time, whether the
+  // row is in memory or not. Training sets the step and the time.
+  meta->last_step = context.is_static() ? 0 : ClampStep(context.step);
+  meta->last_time = context.is_static() ? context.first_time : context.time;
   const RowLayout& layout = context.layout;
   float value[kMaxDim];
   context.kernels->initialize(context.initializer, key, layout.dim, value);

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from types import FrameType
 from typing import Any, TypeVar
 
 import mindspore as ms
 from mindspore import Tensor, get_context, nn, ops
 
 from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.train.graph.exporting import is_exporting
 from mindspore_rec.train.nn.fused.around import cells_around
 from mindspore_rec.train.nn.fused.cell import ProgramCell
 from mindspore_rec.train.nn.fused.changed import changed_inside
@@ -192,7 +191,7 @@ class FusedLayer(nn.Cell):
 
         An exported network has float32 products, which every runtime can compute.
         """
-        if self.compute_dtype == "float32" or _is_exporting():
+        if self.compute_dtype == "float32" or is_exporting():
             return "none"
         return "round" if get_context("device_target") == "CPU" else "cast"
 
@@ -225,7 +224,7 @@ def may_fuse(cells: list[nn.Cell]) -> bool:
     Operators may replace only cells on the CPU. Operators must not replace cells in an export, or
     cells that compute in float16 or bfloat16.
     """
-    if get_context("device_target") != "CPU" or _is_exporting():
+    if get_context("device_target") != "CPU" or is_exporting():
         return False
     return not any(_is_half(cell) for cell in cells)
 
@@ -268,14 +267,3 @@ def _is_half(cell: nn.Cell) -> bool:
     """Return whether `to_float` has set a cell's type to float16 or bfloat16."""
     flags = cell.get_flags()
     return bool(flags.get("fp16") or flags.get("bf16"))
-
-
-def _is_exporting() -> bool:
-    """Return whether `mindspore.export` is on the call stack."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if code.co_name == "export" and code.co_filename.endswith("serialization.py"):
-            return True
-        frame = frame.f_back
-    return False
