@@ -220,7 +220,8 @@ class Catalog:
         own = [entry for entry in self.good if entry.run == applied.run]
         for entry in own:
             if entry.kind == "delta" and entry.parent == applied.state:
-                same = _precisions(entry) == _precisions(applied)
+                parent = next((each for each in own if each.state == applied.state), applied)
+                same = _precisions(parent) in (None, _precisions(entry))
                 return [entry] if same else self._chain_to([entry]) or [entry]
         newer = [entry for entry in own if entry.step > applied.step]
         if newer:
@@ -261,8 +262,12 @@ class Catalog:
         return None
 
 
-def _precisions(entry: Entry) -> dict[str, Any]:
-    return {name: each.get("value_dtype") for name, each in entry.manifest["tables"].items()}
+def _precisions(entry: Entry) -> dict[str, Any] | None:
+    """Return the dtype of each table; None for an entry from shared memory, without tables."""
+    tables = entry.manifest.get("tables")
+    if tables is None:
+        return None
+    return {name: each.get("value_dtype") for name, each in tables.items()}
 
 
 def _fingerprint(path: str | Path) -> Any:

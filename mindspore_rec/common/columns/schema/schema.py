@@ -262,13 +262,13 @@ class Schema:
         """Names of the raw columns whose values are read as texts: '007' is not the number 7.
 
         These are columns with ``values="text"``, with `decimal`, or with a `separator` and no
-        `values`, columns of kind 'text', ignored columns, and times whose digits may begin with 0.
+        `values`, columns of kind 'text', and times whose digits may begin with 0.
         """
         return [
             each.name
             for each in self._in_data
             if each.values == "text"
-            or each.kind in ("text", "ignored")
+            or each.kind == "text"
             or each.decimal is not None
             or (each.separator is not None and each.values is None)
             or (each.format is not None and not each.format.startswith(("iso", "%Y")))
