@@ -215,6 +215,9 @@ void HostRows::ReadThrough(Batch* batch, const std::vector<uint32_t>* missing,
     for (const uint32_t i : missing[s]) {
       if (batch->row[i] != nullptr) continue;
       WriteFirst(upper_.context(), next, batch->key[i]);
+      // Only this evaluation reads the copy; with the step 0, the copy would be due for eviction.
+      Meta(next)->last_step = ClampStep(upper_.context().step);
+      Meta(next)->last_time = upper_.context().time;
       batch->row[i] = next;
       next += stride;
     }
