@@ -59,4 +59,6 @@ def test_level_o1(mode: str) -> None:
 def test_mindir() -> None:
     for name, of_name in outcomes_of("mindir", "graph").items():
         for outcome in of_name:
-            assert isinstance(outcome, float) and outcome < 1e-5, (name, outcome)
+            refused = "mindspore.export writes no rows of tables" in str(outcome)
+            near = isinstance(outcome, float) and outcome < 1e-5
+            assert refused if "Embedding" in name else near, (name, outcome)

@@ -177,20 +177,19 @@ class CsvRows(TextRows):
 
     def _is_open(self, line: bytes) -> bool:
         """Return True if a quoted value begins in a line and does not end there."""
-        quote = self._settings.quote.encode()
-        if line.count(quote) % 2 == 0:
+        quote = self._settings.quote
+        if line.count(quote.encode()) % 2 == 0:
             return False
-        strict = csv.reader(
-            [line.decode("utf-8", "replace")],
-            delimiter=self._separator,
-            quotechar=self._settings.quote,
-            strict=True,
-        )
+        text = line.decode("utf-8", "replace")
+        return not self._is_record(text) and self._is_record(text + quote)
+
+    def _is_record(self, text: str) -> bool:
+        quote = self._settings.quote
         try:
-            list(strict)
-        except csv.Error as error:
-            return "unexpected end of data" in str(error)
-        return False
+            list(csv.reader([text], delimiter=self._separator, quotechar=quote, strict=True))
+        except csv.Error:
+            return False
+        return True
 
     def _infer(self, block: bytes) -> None:
         _, body = self.without_header(0, block)
