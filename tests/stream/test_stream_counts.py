@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stream counts and times, through restarts: against plain models that keep everything."""
+"""A stream counts and waits as plain models do, also through restarts."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_any_progress(batches: list[list[float | None]], restarts: set[int]) -> 
 
 
 class Event(NamedTuple):
-    """What a stream tells its timer.
+    """Event that a stream reports to its timer.
 
     Args:
         kind: "rows", "message", "batch" or "look".

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is closed has no connection to the broker any more, and no thread."""
+"""Closed sources, writers and workers leave no connection to the broker, and no thread."""
 
 from __future__ import annotations
 

@@ -53,8 +53,7 @@ class JsonRows(TextRows):
 
     def _inferred(self, block: bytes, known: pa.Schema) -> pa.Schema:
         try:
-            table = _read(block, known, "infer")
-            inferred = table.schema
+            inferred = self._with_large(block, _read(block, known, "infer"), known)
         except (pa.ArrowInvalid, UnicodeDecodeError):
             tables, _ = good_rows(
                 self.records(block), lambda some: _read(b"".join(some), known, "infer"), 1000
@@ -63,16 +62,14 @@ class JsonRows(TextRows):
                 raise ValueError(
                     f"{self.name} has no line with a JSON object in its first block"
                 ) from None
-            inferred, table = _usual(tables), None
-        if table is not None:
-            inferred = self._with_large(block, table, known)
+            inferred = _usual(tables)
         return pa.schema(
             field.with_type(pa.string()) if pa.types.is_null(field.type) else field
             for field in inferred
         )
 
     def _with_large(self, block: bytes, table: pa.Table, known: pa.Schema) -> pa.Schema:
-        """Return the types of a table; whole numbers from 2**63 on are uint64."""
+        """Return the types of the block's table; whole numbers from 2**63 on are uint64."""
         inferred = table.schema
         for place, field in enumerate(inferred):
             if field.name in known.names or not beyond_int64(table.column(place)):

@@ -20,5 +20,4 @@ def beyond_int64(column: pa.ChunkedArray) -> bool:
     """
     if not pa.types.is_float64(column.type):
         return False
-    least_greatest = pc.min_max(pc.abs(column))
-    return bool((least_greatest["max"].as_py() or 0.0) >= 2.0**63)
+    return bool(pc.any(pc.greater_equal(pc.abs(column), 2.0**63)).as_py())

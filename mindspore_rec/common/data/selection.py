@@ -177,14 +177,14 @@ class Selection:
         assert self.sample is not None
         names = self.labels
         columns = [one_array(table.column(each)) for each in names]
-        of_schema = {each.name: each for each in getattr(self.schema, "labels", ())}
         if self.sample.label is None:
             made: np.ndarray = self.schema.positives_of(
                 pa.RecordBatch.from_arrays(columns, names=names)
             )
             return made
         [name], [values] = names, columns
-        label = of_schema.get(name)
+        of_schema = getattr(self.schema, "labels", ())
+        label = next((each for each in of_schema if each.name == name), None)
         positive = positive_rows(name, values, None if label is None else label.positive)
         wrong = pc.and_not(positive.is_null(), values.is_null(nan_is_null=True))
         if label is None and pc.any(wrong).as_py():

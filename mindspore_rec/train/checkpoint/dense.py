@@ -35,26 +35,28 @@ def dense_arrays(cell: nn.Cell) -> Arrays:
     return arrays
 
 
-def set_dense(cell: nn.Cell, arrays: Arrays, source: Path, kept: Sequence[Parameter] = ()) -> None:
+def set_dense(
+    cell: nn.Cell, arrays: Arrays, source: Path, left_out: Sequence[Parameter] = ()
+) -> None:
     """Set the cell's parameters; ignore values whose names are not names of parameters.
 
     Args:
         cell: a network or a training cell.
         arrays: values by parameter name.
         source: path from which the values were read, for error messages.
-        kept: parameters that are not set. Default: none.
+        left_out: parameters that are not set. Default: none.
 
     Raises:
         CheckpointError: a parameter has no value, or its value has the wrong shape or a dtype of
             the wrong kind. A CheckpointError is raised before any parameter changes.
     """
-    pairs = matched(dense_parameters(cell, kept), arrays, source)
+    pairs = matched(dense_parameters(cell, left_out), arrays, source)
     new: dict[str, Any] = {
         parameter.name: Parameter(Tensor(array), name=parameter.name) for parameter, array in pairs
     }
     if new:
-        # The anchors and the parameters in `kept` are included, because MindSpore would otherwise
-        # warn about parameters without a value.
+        # The anchors and the parameters in `left_out` are included, because MindSpore would
+        # otherwise warn about parameters without a value.
         new = {each.name: each for each in cell.get_parameters()} | new
         ms.load_param_into_net(cell, new)
 

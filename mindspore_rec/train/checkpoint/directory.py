@@ -122,11 +122,7 @@ def write_model(
     """Save a checkpoint like `save_checkpoint`, with further entries of its states.
 
     Args:
-        model: see `save_checkpoint`, as for the next three arguments.
-        path: see `save_checkpoint`.
-        overwrite: see `save_checkpoint`.
-        states: see `save_checkpoint`.
-        publication: see `save_checkpoint`.
+        model, path, overwrite, states, publication: see `save_checkpoint`.
         further: dict from names to JSON values, which are saved beside the objects' states.
             `load_checkpoint` ignores these entries.
     """

@@ -139,7 +139,7 @@ class NetworkProcess:
             if code not in (0, 1):  # with 1, the reason was written
                 logger.warning(
                     "the process that writes the network of %s as ONNX ended with exit code %d: "
-                    "predictors use the network of before, if there is one",
+                    "predictors use the network of an earlier start, if there is one",
                     self._directory,
                     code,
                 )

@@ -88,10 +88,8 @@ def _saved_metrics(path: Path) -> list[str] | None:
         CheckpointError: the names are not texts.
     """
     names = read_states(path).get(METRICS)
-    if names is not None and not (isinstance(names, list) and all(map(_is_text, names))):
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
         raise CheckpointError(f"{path} is damaged: the names of metrics must be texts")
     return names
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)

@@ -286,7 +286,7 @@ class Random {
       : stream_(Mix64(stream_of_step ^ Mix64(static_cast<uint64_t>(key) ^ kRoundingKey))) {}
 
   uint32_t OfValue(int i) const { return Number(i, 0); }
-  // What rounds element i of state k, in the upper half.
+  // Random bits, in the upper half, that round element i of state k.
   uint32_t OfState(int i, int k) const {
     const uint32_t number = Number(i, (k + 1) / 2);
     return k % 2 == 1 ? number : number << 16;

@@ -681,8 +681,7 @@ TEST(FaultsOfEachAllocation, AreOverInTime) {
   EXPECT_TRUE(each);
 }
 
-// Whatever allocation of a call fails, the digest that is kept then is that of the rows, or there
-// is none.
+// If any allocation of a call fails, the table keeps the digest of its present rows, or no digest.
 TEST(FaultsOfDigests, ADigestIsRightOrIsNotKept) {
   const Threads threads(1);
   TableConfig config = NormalConfig("digests", 2);

@@ -29,7 +29,7 @@ struct Limits {
   bool by_count = false;     // rows that were looked up least leave host memory first
 };
 
-// Where rows are, and what is counted since the table was made.
+// Plain model of a table with tiers: the place of each row, and the statistics of the table.
 class PlainTiers {
  public:
   explicit PlainTiers(const Limits& limits) : limits_(limits) {}
@@ -126,7 +126,7 @@ class PlainTiers {
       return order(a.second) < order(b.second);
     });
   }
-  // The rows of the keys stay, and those of batches that are not released.
+  // Rows of `keys` stay, and rows of batches that are not released.
   void MakeRoom(size_t rows = 1, const std::vector<int64_t>& keys = {}) {
     for (; host.size() + rows > kHost; ++counted["written_down_rows"]) {
       Rows others = host;

@@ -667,8 +667,8 @@ TEST(TableTiers, ARefusedCacheNamesWhatIsWrong) {
   }
 }
 
-// Rows of the tier are older than those of host memory, so they go first, wherever the sweep over
-// the tier was when the step began.
+// Rows in the tier are older than rows in host memory, so rows in the tier are evicted first, at
+// any position of the sweep over the tier.
 TEST(TableTiers, RowsOverTheCapacityGoFromTheTierFirst) {
   constexpr int64_t kHost = 20, kMost = 60;
   TableConfig config = Config();
