@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
+from mindspore_rec.common.stream import kafka_base, kafka_client, kafka_writer
+from mindspore_rec.common.stream.kafka_base import ensure_topic
 from mindspore_rec.common.stream.kafka_client import KafkaClient
 from mindspore_rec.common.stream.kafka_writer import KafkaWriter
 from mindspore_rec.stream import (
@@ -68,6 +70,17 @@ def test_a_closed_stream_has_no_connection(broker: Broker, topic: Callable[..., 
     assert connections(broker.port) > before
     stream.close()
     wait_until(lambda: connections(broker.port) <= before, seconds=60)
+
+
+@pytest.mark.parametrize("use", [KafkaClient, ensure_topic, DataSender])
+def test_a_client_without_a_broker_leaves_no_thread(use: Any, monkeypatch: Any) -> None:
+    threads = set(threading.enumerate())
+    monkeypatch.setattr(kafka_base, "PATIENCE", 0.5)
+    monkeypatch.setattr(kafka_client, "PATIENCE", 0.5)
+    monkeypatch.setattr(kafka_writer, "PATIENCE", 0.5)
+    with pytest.raises(ConnectionError, match="no Kafka broker answers at 127.0.0.1:1"):
+        use("127.0.0.1:1", "x")
+    wait_until(lambda: set(threading.enumerate()) <= threads, seconds=20)
 
 
 # ---- whatever was opened, and however it ended
@@ -169,6 +182,6 @@ def test_what_is_closed_leaves_no_connection_and_no_thread(
     opened = []  # closed, and not only collected
     for each in use(broker.address, name):
         opened.append(each)
-        assert connections(broker.port) > before
+        wait_until(lambda: connections(broker.port) > before, seconds=20)
     wait_until(lambda: connections(broker.port) <= before, seconds=20)
     wait_until(lambda: set(threading.enumerate()) <= threads, seconds=20)

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mindspore_rec.common.extras import pip_install
 
-__all__ = ["PATIENCE", "ensure_topic", "kafka_module"]
+__all__ = ["PATIENCE", "connected", "ensure_topic", "kafka_module"]
 
 _TOPIC = {"message.timestamp.type": "LogAppendTime"}
 PATIENCE = 60.0  # seconds for a broker that starts again
@@ -29,6 +29,39 @@ def kafka_module() -> Any:
             f"streams from Kafka need kafka-python and crc32c: {pip_install('kafka')}"
         ) from error
     return kafka
+
+
+def connected(make: Callable[..., Any], **settings: Any) -> Any:
+    """Make one of kafka-python's clients, and wait until a broker answers it.
+
+    If no broker answers, kafka-python leaves the client's connections and thread behind, and the
+    thread goes on trying. They are closed here.
+
+    Args:
+        make: `kafka.KafkaConsumer`, `kafka.KafkaProducer` or `kafka.KafkaAdminClient`.
+        settings: its settings, with "bootstrap_servers".
+
+    Raises:
+        ConnectionError: no broker answers within "bootstrap_timeout_ms".
+    """
+    from kafka.errors import KafkaTimeoutError
+    from kafka.net.compat import KafkaNetClient
+
+    networks: list[Any] = []
+
+    def network(*args: Any, **options: Any) -> Any:
+        networks.append(KafkaNetClient(*args, **options))
+        return networks[-1]
+
+    try:
+        return make(**{"kafka_client": network, **settings})
+    except BaseException as error:
+        for each in networks:
+            each.close()
+        if not isinstance(error, KafkaTimeoutError):
+            raise
+        brokers = settings["bootstrap_servers"]
+        raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
 
 
 def ensure_topic(
@@ -66,10 +99,7 @@ def ensure_topic(
     }
     give_up = time.monotonic() + PATIENCE
     while True:
-        try:
-            admin = KafkaAdminClient(bootstrap_servers=brokers, **settings)
-        except kafka.errors.KafkaTimeoutError as error:
-            raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
+        admin = connected(KafkaAdminClient, bootstrap_servers=brokers, **settings)
         try:
             admin.create_topics([NewTopic(topic, partitions, -1, topic_configs=_TOPIC)])
             return partitions

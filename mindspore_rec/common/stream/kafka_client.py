@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mindspore_rec.common.stream.client import Message
-from mindspore_rec.common.stream.kafka_base import PATIENCE, ensure_topic, kafka_module
+from mindspore_rec.common.stream.kafka_base import PATIENCE, connected, ensure_topic, kafka_module
 from mindspore_rec.common.stream.kafka_batches import NotedBatches
 from mindspore_rec.common.stream.kafka_writer import KafkaWriter
 
@@ -51,10 +51,7 @@ class KafkaClient:
             "allow_auto_create_topics": False,
             "auto_offset_reset": "none",  # deleted messages must not be skipped in silence
         }
-        try:
-            self._consumer = kafka.KafkaConsumer(**settings)
-        except kafka.errors.KafkaTimeoutError as error:
-            raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
+        self._consumer = connected(kafka.KafkaConsumer, **settings)
         self._noted = NotedBatches(self._consumer)
         self._paused: set[int] = set()
         self._assigned: list[int] = []

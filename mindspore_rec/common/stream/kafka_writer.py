@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindspore_rec.common.stream.client import Headers
-from mindspore_rec.common.stream.kafka_base import PATIENCE, kafka_module
+from mindspore_rec.common.stream.kafka_base import PATIENCE, connected, kafka_module
 
 __all__ = ["KafkaWriter", "Unsent"]
 
@@ -114,10 +114,7 @@ class KafkaWriter:
 
     def _new_producer(self, seconds: float) -> Any:
         settings = {"bootstrap_timeout_ms": int(max(seconds, 1.0) * 1000), **self._settings}
-        try:
-            return self._kafka.KafkaProducer(**settings)
-        except self._kafka.errors.KafkaTimeoutError as error:
-            raise ConnectionError(f"no Kafka broker answers at {self._brokers}") from error
+        return connected(self._kafka.KafkaProducer, **settings)
 
     def send(
         self,
