@@ -8,11 +8,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from mindspore_rec.command.opened import schema_of
 from mindspore_rec.command.settings import Settings, settings_of
-from mindspore_rec.common.yaml_text import parse_yaml, read_yaml
+from mindspore_rec.common.yaml_text import parse_yaml, read_yaml, written_yaml
 
 __all__ = ["RESUMED", "SEARCHED", "changes", "check_unchanged", "with_places"]
 
@@ -133,5 +131,4 @@ def with_places(path: Path, places: Mapping[str, Any]) -> str:
             document[section] = {**before, name: value}
         else:
             document[name] = value
-    made: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-    return made
+    return written_yaml(document)

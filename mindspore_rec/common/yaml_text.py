@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read YAML by the rules of version 1.2, and refuse repeated keys and deep nesting."""
+"""Read and write YAML by the rules of version 1.2; refuse repeated keys and deep nesting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["parse_yaml", "read_yaml"]
+__all__ = ["parse_yaml", "read_yaml", "written_yaml"]
 
 _MOST_DEPTH = 64
 
@@ -62,6 +62,24 @@ for _tag, _pattern, _first in (
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
 _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Dumper that quotes the texts which `_Loader` would read as another type, such as "1e3"."""
+
+    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
+
+def written_yaml(document: Any) -> str:
+    """Return a document as a YAML text from which `parse_yaml` reads the same document.
+
+    Example:
+        >>> print(written_yaml({"missing": "1e3", "rate": 1e-3}), end="")
+        missing: '1e3'
+        rate: 0.001
+    """
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def parse_yaml(text: str) -> Any:
