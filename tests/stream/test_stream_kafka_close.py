@@ -75,9 +75,8 @@ def test_a_closed_stream_has_no_connection(broker: Broker, topic: Callable[..., 
 @pytest.mark.parametrize("use", [KafkaClient, ensure_topic, DataSender])
 def test_a_client_without_a_broker_leaves_no_thread(use: Any, monkeypatch: Any) -> None:
     threads = set(threading.enumerate())
-    monkeypatch.setattr(kafka_base, "PATIENCE", 0.5)
-    monkeypatch.setattr(kafka_client, "PATIENCE", 0.5)
-    monkeypatch.setattr(kafka_writer, "PATIENCE", 0.5)
+    for module in (kafka_base, kafka_client, kafka_writer):
+        monkeypatch.setattr(module, "PATIENCE", 0.5)
     with pytest.raises(ConnectionError, match="no Kafka broker answers at 127.0.0.1:1"):
         use("127.0.0.1:1", "x")
     wait_until(lambda: set(threading.enumerate()) <= threads, seconds=20)

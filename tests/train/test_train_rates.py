@@ -152,7 +152,7 @@ class Lives:
         ]
         warnings = [
             each.getMessage() for each in self._log.records if each.name.startswith("mindspore_rec")
-        ]  # and no others', of a client that an earlier test left open
+        ]  # clients that earlier tests left open may log, too
         return model, checkpoint, rates, warnings
 
     def train(self, rate: float, factor: float = 1.0) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions for Kafka's reader and writer: import the client's package, and make topics."""
+"""Functions for Kafka's reader and writer: import kafka-python, connect, and make topics."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def kafka_module() -> Any:
 def connected(make: Callable[..., Any], **settings: Any) -> Any:
     """Make one of kafka-python's clients, and wait until a broker answers it.
 
-    If no broker answers, kafka-python leaves the client's connections and thread behind, and the
-    thread goes on trying. They are closed here.
+    If no broker answers, kafka-python leaves a thread that tries to connect forever. `connected`
+    ends this thread, and closes its connections.
 
     Args:
         make: `kafka.KafkaConsumer`, `kafka.KafkaProducer` or `kafka.KafkaAdminClient`.
-        settings: its settings, with "bootstrap_servers".
+        settings: settings of the client, with "bootstrap_servers".
 
     Raises:
         ConnectionError: no broker answers within "bootstrap_timeout_ms".
